@@ -1,0 +1,351 @@
+"""model - the nouns: stages and their moves, jobs in each stage, the queue, the box, verdicts, reasons, outcomes.
+
+Owns `MOVES`, the one table of who may go where.  Pure: knows no disk, clock or process; times are arguments, in seconds since the epoch.
+A bad transition raises and changes nothing.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from jobspec.spec import Job
+
+
+class Stage(enum.Enum):
+    """A directory of the spool; its value is the directory's name."""
+
+    INCOMING = "incoming"
+    READY = "ready"
+    RUNNING = "running"
+    DONE = "done"
+    REFUSED = "refused"
+
+
+MOVES: Final[Mapping[Stage, frozenset[Stage]]] = MappingProxyType(
+    {
+        Stage.INCOMING: frozenset({Stage.READY, Stage.REFUSED}),
+        Stage.READY: frozenset({Stage.RUNNING, Stage.REFUSED}),
+        Stage.RUNNING: frozenset({Stage.DONE, Stage.REFUSED, Stage.READY}),
+        Stage.DONE: frozenset(),
+        Stage.REFUSED: frozenset(),
+    }
+)
+"""The spooler's own moves.  Users may move what they like; what that means is in the design's table."""
+
+
+class Outcome(enum.Enum):
+    """How a run ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+    WALL = "wall"
+    MEMORY = "memory"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+class Fate(enum.Enum):
+    """What became of a job that never ran: it counts as ended, and not as ok."""
+
+    REFUSED = "refused"
+    WITHDRAWN = "withdrawn"
+
+
+class Rule(enum.Enum):
+    """The rule that makes a job wait."""
+
+    AFTER = "after"
+    ORDER = "order"
+    LOCK = "lock"
+    MEMORY = "memory"
+    TIME = "time"
+    HOLD = "hold"
+    PAUSED = "paused"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job waits: the rule, the sentence, and the facts as data."""
+
+    rule: Rule
+    text: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"rule": self.rule.value, "text": self.text, **self.facts}
+
+
+Key = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A job in ready/ with the settings of the spool applied.
+
+    `locks` maps a lock to the number of units asked for (None: all of them).  `memory` is in bytes; None: the model file that it
+    depends on is not there.  Times are seconds since the epoch, None: no such limit.  `runs` counts the starts since acceptance.
+    """
+
+    seq: int
+    name: str
+    file: str
+    job: Job
+    accepted_at: float
+    locks: Mapping[str, int | None]
+    memory: int | None
+    wall_s: float
+    grace_s: float
+    not_before: float | None = None
+    give_up_at: float | None = None
+    runs: int = 0
+    held: bool = False
+
+    @property
+    def key(self) -> Key:
+        """Order in the queue: by number, ties by name."""
+        return (self.seq, self.name)
+
+    @property
+    def waits_for_jobs(self) -> bool:
+        return bool(self.job.after or self.job.after_ok or self.job.after_failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A run that still has processes, or whose end is not yet recorded.
+
+    `locks` maps a lock to the units that this run holds.  `memory` is what it declared, `used` what it uses now, in bytes.
+    """
+
+    seq: int
+    name: str
+    file: str
+    run: int
+    started_at: float
+    wall_s: float
+    grace_s: float
+    locks: Mapping[str, tuple[str, ...]]
+    memory: int
+    used: int = 0
+
+    @property
+    def deadline(self) -> float | None:
+        """The latest moment at which its processes are told to end; None: never."""
+        return None if self.wall_s == float("inf") else self.started_at + self.wall_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The last that is known of a NAME that is no longer live."""
+
+    seq: int
+    name: str
+    at: float
+    how: Outcome | Fate
+    file: str = ""
+    """Relative to the spool; empty if nothing of it is left."""
+
+    @property
+    def ok(self) -> bool:
+        return self.how is Outcome.OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """What the box can give: the units of each lock, memory in bytes, and what keeps everything from starting.
+
+    A lock that is not in `locks` has one unit.  `available` is None while nothing can be measured.
+    """
+
+    locks: Mapping[str, tuple[str, ...]]
+    total: int
+    available: int | None
+    floor: int
+    strict: bool = True
+    paused: str | None = None
+    closed: str | None = None
+
+    def units(self, lock: str) -> tuple[str, ...]:
+        return self.locks.get(lock, ("0",))
+
+
+def fold(name: str) -> str:
+    """The form in which two live NAMEs must differ: names are ASCII, disks may ignore case."""
+    return name.lower()
+
+
+def is_glob(pattern: str) -> bool:
+    return any(c in pattern for c in "*?[")
+
+
+def matches(pattern: str, name: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern)
+
+
+class Queue:
+    """Everything that a decision depends on: ready jobs in order, runs, and the ends that ready jobs ask about.
+
+    Owned by one thread and rebuilt from a scan at start; every change is one method, so that the indexes cannot disagree.
+    """
+
+    def __init__(self) -> None:
+        self._order: list[Key] = []
+        self._ready: dict[Key, Ready] = {}
+        self._running: dict[int, Running] = {}
+        self._live: dict[str, Ready | Running] = {}
+        self._waited_for: dict[str, set[Key]] = {}
+        self._globbing: set[Key] = set()
+        self.ended: dict[str, Ended] = {}
+        """By NAME: the end that happened last."""
+        self.past: dict[tuple[str, str], Ended] = {}
+        """By (file, NAME): every end that a glob may mean."""
+
+    # ready ------------------------------------------------------------------------------------------------------------
+
+    def add(self, job: Ready) -> None:
+        """A job enters ready/.  Its NAME must not be live."""
+        assert fold(job.name) not in self._live, f"{job.name} is live already"
+        assert job.key not in self._ready
+        self._ready[job.key] = job
+        self._live[fold(job.name)] = job
+        bisect.insort(self._order, job.key)
+        if job.waits_for_jobs:
+            for name in _names(job.job):
+                if is_glob(name):
+                    self._globbing.add(job.key)
+                else:
+                    self._waited_for.setdefault(name, set()).add(job.key)
+
+    def take(self, key: Key) -> Ready:
+        """A job leaves ready/."""
+        job = self._ready.pop(key)
+        del self._live[fold(job.name)]
+        del self._order[bisect.bisect_left(self._order, key)]
+        if job.waits_for_jobs:
+            self._globbing.discard(key)
+            for name in _names(job.job):
+                waiting = self._waited_for.get(name)
+                if waiting is not None:
+                    waiting.discard(key)
+                    if not waiting:
+                        del self._waited_for[name]
+        return job
+
+    def get(self, key: Key) -> Ready | None:
+        return self._ready.get(key)
+
+    def in_order(self) -> Iterator[Ready]:
+        """Ready jobs, the earliest placed first.  The queue must not change meanwhile."""
+        ready = self._ready
+        for key in self._order:
+            yield ready[key]
+
+    def waiting_for(self, name: str) -> tuple[Ready, ...]:
+        """Ready jobs that name this NAME in an `after`, or may mean it by a glob."""
+        keys = self._waited_for.get(name, frozenset()) | {k for k in self._globbing if _globs(self._ready[k].job, name)}
+        return tuple(self._ready[k] for k in sorted(keys))
+
+    @property
+    def ready_count(self) -> int:
+        return len(self._order)
+
+    @property
+    def last_seq(self) -> int | None:
+        """The highest number in the queue."""
+        return self._order[-1][0] if self._order else None
+
+    # running ----------------------------------------------------------------------------------------------------------
+
+    def start(self, run: Running) -> None:
+        """A run begins: it holds its locks and its memory from here on.  The job must have left ready/."""
+        assert fold(run.name) not in self._live, f"{run.name} is live already"
+        for lock, units in run.locks.items():
+            for other in self._running.values():
+                both = set(units) & set(other.locks.get(lock, ()))
+                assert not both, f"{lock} unit {sorted(both)} of {other.name} given to {run.name} too"
+        self._running[run.run] = run
+        self._live[fold(run.name)] = run
+
+    def update(self, run: Running) -> None:
+        """New figures of a run."""
+        assert run.run in self._running
+        self._running[run.run] = run
+        self._live[fold(run.name)] = run
+
+    def end(self, run: int) -> Running:
+        """A run has no process left: what it held is free."""
+        ended = self._running.pop(run)
+        del self._live[fold(ended.name)]
+        return ended
+
+    def runs(self) -> tuple[Running, ...]:
+        return tuple(self._running.values())
+
+    def run(self, number: int) -> Running | None:
+        return self._running.get(number)
+
+    # names ------------------------------------------------------------------------------------------------------------
+
+    def live(self, name: str) -> Ready | Running | None:
+        """The live job of that NAME, letter for letter."""
+        job = self._live.get(fold(name))
+        return job if job is not None and job.name == name else None
+
+    def clash(self, name: str) -> Ready | Running | None:
+        """The live job whose NAME is this one or differs from it only in case."""
+        return self._live.get(fold(name))
+
+    def live_jobs(self) -> Iterator[Ready | Running]:
+        return iter(self._live.values())
+
+    def note_end(self, ended: Ended) -> None:
+        """A job has ended, was refused or was withdrawn."""
+        last = self.ended.get(ended.name)
+        if last is None or last.at <= ended.at:
+            self.ended[ended.name] = ended
+        self.past[(ended.file, ended.name)] = ended
+
+
+def _names(job: Job) -> tuple[str, ...]:
+    return job.after + job.after_ok + job.after_failed
+
+
+def _globs(job: Job, name: str) -> bool:
+    return any(is_glob(pattern) and matches(pattern, name) for pattern in _names(job))
+
+
+# verdicts -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start this job now, with these units of these locks."""
+
+    job: Ready
+    locks: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """This job can never run; `why` is the sentence for its author."""
+
+    job: Ready
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """This job waits.  `until` is a moment at which time alone may change that; None: only an event can."""
+
+    job: Ready
+    until: float | None = None
+
+
+Verdict = Start | Refuse | Wait
