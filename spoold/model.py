@@ -202,6 +202,7 @@ class Queue:
         self._live: dict[str, Ready | Running] = {}
         self._waited_for: dict[str, set[Key]] = {}
         self._globbing: set[Key] = set()
+        self._conditional: set[Key] = set()
         self.ended: dict[str, Ended] = {}
         """By NAME: the end that happened last."""
         self.past: dict[tuple[str, str], Ended] = {}
@@ -216,6 +217,8 @@ class Queue:
         self._ready[job.key] = job
         self._live[fold(job.name)] = job
         bisect.insort(self._order, job.key)
+        if job.waits_for_jobs or job.give_up_at is not None:
+            self._conditional.add(job.key)
         if job.waits_for_jobs:
             for name in _names(job.job):
                 if is_glob(name):
@@ -228,6 +231,7 @@ class Queue:
         job = self._ready.pop(key)
         del self._live[fold(job.name)]
         del self._order[bisect.bisect_left(self._order, key)]
+        self._conditional.discard(key)
         if job.waits_for_jobs:
             self._globbing.discard(key)
             for name in _names(job.job):
@@ -246,6 +250,10 @@ class Queue:
         ready = self._ready
         for key in self._order:
             yield ready[key]
+
+    def conditional(self) -> list[Ready]:
+        """Ready jobs that may become impossible: those that wait for others or give up, in order."""
+        return [self._ready[key] for key in sorted(self._conditional)]
 
     def waiting_for(self, name: str) -> tuple[Ready, ...]:
         """Ready jobs that name this NAME in an `after`, or may mean it by a glob."""
@@ -340,12 +348,5 @@ class Refuse:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """This job waits.  `until` is a moment at which time alone may change that; None: only an event can."""
-
-    job: Ready
-    until: float | None = None
-
-
-Verdict = Start | Refuse | Wait
+Verdict = Start | Refuse
+"""Whoever has no verdict waits; `explanation` says why."""

@@ -1,0 +1,169 @@
+"""dependencies - `after`, `after_ok`, `after_failed`: whom a job waits for, and cycles.
+
+Owns the meaning of names and globs.  A name is the live job of that NAME, else the one that ended last; a glob is the earlier placed jobs
+that match and were live at or since the job's acceptance, never the job itself.  A refusal or withdrawal is an end that is not ok.
+Pure: reads a `Queue`.  Never decides about locks, memory or time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spoold.model import Ended, Fate, Queue, Ready, Reason, Rule, Running, is_glob, matches
+
+
+class Kind(enum.Enum):
+    """The field that a wait comes from."""
+
+    AFTER = "after"
+    AFTER_OK = "after_ok"
+    AFTER_FAILED = "after_failed"
+
+    def accepts(self, ended: Ended) -> bool:
+        match self:
+            case Kind.AFTER:
+                return True
+            case Kind.AFTER_OK:
+                return ended.ok
+            case Kind.AFTER_FAILED:
+                return not ended.ok
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """One job that is waited for: live, ended, or (neither) nowhere in the spool."""
+
+    kind: Kind
+    pattern: str
+    name: str
+    live: Ready | Running | None = None
+    ended: Ended | None = None
+
+
+def awaited(queue: Queue, job: Ready) -> Iterator[Awaited]:
+    """Everyone that the job's `after*` mean, now."""
+    for kind, patterns in ((Kind.AFTER, job.job.after), (Kind.AFTER_OK, job.job.after_ok), (Kind.AFTER_FAILED, job.job.after_failed)):
+        for pattern in patterns:
+            if is_glob(pattern):
+                yield from _by_glob(queue, job, kind, pattern)
+            else:
+                live = queue.live(pattern)
+                yield Awaited(kind, pattern, pattern, live, None if live is not None else queue.ended.get(pattern))
+
+
+def _by_glob(queue: Queue, job: Ready, kind: Kind, pattern: str) -> Iterator[Awaited]:
+    seen = {job.name}
+    for live in queue.live_jobs():
+        if (live.seq, live.name) < job.key and live.name != job.name and matches(pattern, live.name):
+            seen.add(live.name)
+            yield Awaited(kind, pattern, live.name, live, None)
+    last: dict[str, Ended] = {}
+    for ended in queue.past.values():
+        if ended.name in seen or ended.at < job.accepted_at or (ended.seq, ended.name) >= job.key or not matches(pattern, ended.name):
+            continue
+        if ended.name not in last or last[ended.name].at < ended.at:
+            last[ended.name] = ended
+    for name in sorted(last):
+        yield Awaited(kind, pattern, name, None, last[name])
+
+
+def refusal(queue: Queue, job: Ready) -> str | None:
+    """Why the job can never run any more because of how another one ended; None if it still can."""
+    if not job.waits_for_jobs:
+        return None
+    if job.name in job.job.after + job.job.after_ok + job.job.after_failed:
+        return f"it waits for itself ({job.name}): take {job.name} out of its after"
+    for one in awaited(queue, job):
+        if one.ended is not None and not one.kind.accepts(one.ended):
+            wish = "ended well" if one.kind is Kind.AFTER_OK else "failed"
+            return (
+                f"{one.kind.value} = {one.pattern}: it was to run only if {one.name} {wish}, but {one.name} {how(one.ended)} "
+                f"({when(one.ended.at)}); run {one.name} again and drop this job again"
+            )
+    return None
+
+
+def waits(queue: Queue, job: Ready) -> list[Reason]:
+    """The jobs that this one still waits for; empty if it waits for none."""
+    if not job.waits_for_jobs:
+        return []
+    reasons = []
+    for one in awaited(queue, job):
+        if one.live is not None:
+            reasons.append(_wait_for_live(one, one.live))
+        elif one.ended is None:
+            text = f"waits for {one.name}, which is nowhere in the spool yet ({one.kind.value})"
+            reasons.append(Reason(Rule.AFTER, text, {"job": one.name, "kind": one.kind.value, "state": "nowhere"}))
+    return reasons
+
+
+def satisfied(queue: Queue, job: Ready) -> bool:
+    """Nobody is left to wait for.  Cheaper than `waits`."""
+    if not job.waits_for_jobs:
+        return True
+    return all(one.live is None and one.ended is not None for one in awaited(queue, job))
+
+
+def answered_by(queue: Queue, job: Ready) -> list[str]:
+    """The ends that let the job go on, each with its date: for the trace."""
+    return [f"{one.name} {how(one.ended)} {when(one.ended.at)}" for one in awaited(queue, job) if one.ended is not None]
+
+
+def _wait_for_live(one: Awaited, live: Ready | Running) -> Reason:
+    facts = {"job": one.name, "kind": one.kind.value}
+    condition = {Kind.AFTER: "to end", Kind.AFTER_OK: "to end well", Kind.AFTER_FAILED: "to fail"}[one.kind]
+    if isinstance(live, Running):
+        text = f"waits for {one.name} {condition}, running since {when(live.started_at)}"
+        return Reason(Rule.AFTER, text, facts | {"state": "running", "since": stamp(live.started_at)})
+    state = "held" if live.held else "ready"
+    text = f"waits for {one.name} {condition}, which is {'on hold' if live.held else 'ready but not started'}"
+    return Reason(Rule.AFTER, text, facts | {"state": state})
+
+
+def find_cycle(queue: Queue, job: Ready) -> tuple[str, ...] | None:
+    """The NAMEs of a cycle through this ready job, from it on, or None.  Only a job that somebody waits for can close one."""
+    if not job.waits_for_jobs or not queue.waiting_for(job.name):
+        return None
+    path = [job.name]
+    seen = {job.name}
+    stack = [_ready_successors(queue, job)]
+    while stack:
+        following = next(stack[-1], None)
+        if following is None:
+            stack.pop()
+            path.pop()
+        elif following.name == job.name:
+            return tuple(path)
+        elif following.name not in seen:
+            seen.add(following.name)
+            path.append(following.name)
+            stack.append(_ready_successors(queue, following))
+    return None
+
+
+def _ready_successors(queue: Queue, job: Ready) -> Iterator[Ready]:
+    return (one.live for one in awaited(queue, job) if isinstance(one.live, Ready))
+
+
+def cycle_text(cycle: tuple[str, ...]) -> str:
+    """The sentence that every member of a cycle is refused with."""
+    steps = ", ".join(f"{a} waits for {b}" for a, b in zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+    return f"a cycle of afters: {steps}; none of them could ever start, so take one after out and drop them again"
+
+
+def how(ended: Ended) -> str:
+    """An end in words: "ended ok", "was refused"."""
+    return f"was {ended.how.value}" if isinstance(ended.how, Fate) else f"ended {ended.how.value}"
+
+
+def when(at: float) -> str:
+    """A moment as people read it, to the minute, in the box's own zone."""
+    return datetime.datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M")
+
+
+def stamp(at: float) -> str:
+    """A moment as ISO 8601 with offset, to the second."""
+    return datetime.datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")

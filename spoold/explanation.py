@@ -1,0 +1,125 @@
+"""explanation - why each ready job waits: the rule, who holds what since when, how much memory is missing and who has it.
+
+Owns the sentences.  They change when their meaning changes, not when a clock ticks.  Pure: reads what `scheduler.decide` reads.
+"""
+
+from __future__ import annotations
+
+from jobspec.spec import ModelSize
+from jobspec.units import format_size
+from spoold import dependencies
+from spoold.model import Box, Queue, Ready, Reason, Rule, Running
+from spoold.reservations import Profile, need_of, promised
+
+Reasons = tuple[Reason, ...]
+
+
+def explain(queue: Queue, box: Box, now: float) -> dict[str, Reasons]:
+    """All the reasons of every ready job, by NAME; a job without one starts at the next turn of a spooler."""
+    profile = Profile(queue, box, now)
+    before: Ready | None = None
+    reasons: dict[str, Reasons] = {}
+    for job in queue.in_order():
+        own = [*_standing(queue, box, job, now)]
+        waits_its_turn = not own
+        own += _locks(queue, box, job)
+        own += _memory(queue, box, job)
+        if before is not None and waits_its_turn and (box.strict or not any(r.rule in (Rule.LOCK, Rule.MEMORY) for r in own)):
+            own.append(_order(box, before))
+        everyone = _everyone(box)
+        reasons[job.name] = (*everyone, *own)
+        if waits_its_turn and before is None and (everyone or own or not profile.fits_now(need_of(job, box))):
+            before = job
+    return reasons
+
+
+def _everyone(box: Box) -> list[Reason]:
+    found = []
+    if box.paused is not None:
+        found.append(Reason(Rule.PAUSED, f"the spool is paused: {box.paused}" if box.paused else "the spool is paused", {}))
+    if box.closed is not None:
+        found.append(Reason(Rule.PAUSED, f"nothing starts: {box.closed}", {}))
+    return found
+
+
+def _standing(queue: Queue, box: Box, job: Ready, now: float) -> list[Reason]:
+    """What keeps a job from being eligible."""
+    found = []
+    if job.held:
+        found.append(Reason(Rule.HOLD, f"on hold; `spoold release {job.name}` lets it go on", {}))
+    found += dependencies.waits(queue, job)
+    if job.not_before is not None and job.not_before > now:
+        until = dependencies.when(job.not_before)
+        text = f"waits until {until} before run {job.runs + 1} (retry)" if job.runs else f"not before {until}"
+        found.append(Reason(Rule.TIME, text, {"until": dependencies.stamp(job.not_before)}))
+    if job.memory is None:
+        path = job.job.memory.path if isinstance(job.job.memory, ModelSize) else "its model"
+        found.append(Reason(Rule.MEMORY, f"waits for {ascii(path)[1:-1]}, whose size it needs, to be there", {"path": path}))
+    return found
+
+
+def _locks(queue: Queue, box: Box, job: Ready) -> list[Reason]:
+    found = []
+    for lock, asked in job.locks.items():
+        units = len(box.units(lock))
+        wanted = units if asked is None else asked
+        holders = [run for run in queue.runs() if run.locks.get(lock)]
+        free = units - sum(len(run.locks[lock]) for run in holders)
+        if wanted <= free:
+            continue
+        held = "; ".join(_holder(run, lock, units) for run in holders)
+        amount = "" if units == 1 else f" ({wanted} of {units}, {max(free, 0)} free)"
+        facts = {
+            "lock": lock,
+            "wanted": wanted,
+            "free": max(free, 0),
+            "held_by": [
+                {"job": run.name, "units": list(run.locks[lock]), "since": dependencies.stamp(run.started_at), "until": _until(run)} for run in holders
+            ],
+        }
+        found.append(Reason(Rule.LOCK, f"waits for {lock}{amount}, held by {held}" if held else f"waits for {lock}{amount}", facts))
+    return found
+
+
+def _until(run: Running) -> str | None:
+    return None if run.deadline is None else dependencies.stamp(run.deadline)
+
+
+def _holder(run: Running, lock: str, units: int) -> str:
+    which = "" if units == 1 else f" (unit {', '.join(run.locks[lock])})"
+    until = ", without a wall clock" if run.deadline is None else f", at the latest until {dependencies.when(run.deadline)}"
+    return f"{run.name}{which} since {dependencies.when(run.started_at)}{until}"
+
+
+def _memory(queue: Queue, box: Box, job: Ready) -> list[Reason]:
+    if not job.memory:
+        return []
+    if box.available is None:
+        text = "the box's memory cannot be read; jobs that declare memory wait"
+        return [Reason(Rule.MEMORY, text, {"needed": job.memory})]
+    runs = queue.runs()
+    free = box.available - promised(runs) - box.floor
+    if job.memory <= free:
+        return []
+    owners = [f"{run.name} has {format_size(max(run.memory, run.used))}" for run in runs if max(run.memory, run.used) > 0]
+    who = f"; {', '.join(owners)}" if owners else "; what is used belongs to no job"
+    text = f"needs {format_size(job.memory)} of memory, {format_size(max(free, 0))} is free for it{who}"
+    facts = {
+        "needed": job.memory,
+        "free": free,
+        "missing": job.memory - free,
+        "available": box.available,
+        "promised": promised(runs),
+        "floor": box.floor,
+        "held_by": [{"job": run.name, "memory": run.memory, "used": run.used} for run in runs if run.memory or run.used],
+    }
+    return [Reason(Rule.MEMORY, text, facts)]
+
+
+def _order(box: Box, before: Ready) -> Reason:
+    text = (
+        f"{before.name} is placed before it and the order is strict"
+        if box.strict
+        else f"{before.name} is placed before it and would start later if it went first"
+    )
+    return Reason(Rule.ORDER, text, {"job": before.name, "policy": "strict" if box.strict else "backfill"})
