@@ -15,7 +15,7 @@ from jobspec.names import FileName
 from jobspec.spec import DEFAULT_GRACE_S, NO_LIMIT, Job, ModelSize, Share
 from jobspec.units import format_size
 from spoold.model import Box, Ready
-from spoold.settings import Settings
+from spoold.settings import Order, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +119,16 @@ def never(job: Ready, box: Box) -> list[str]:
 def endless(job: Ready) -> bool:
     """Said to have no wall clock."""
     return job.wall_s == NO_LIMIT
+
+
+def make_box(settings: Settings, *, total: int, available: int | None, paused: str | None = None, closed: str | None = None) -> Box:
+    """The box under these settings."""
+    return Box(
+        locks={lock: units.units for lock, units in settings.locks.items()},
+        total=total,
+        available=available,
+        floor=share_bytes(settings.memory_floor, total),
+        strict=settings.order is Order.STRICT,
+        paused=paused,
+        closed=closed,
+    )

@@ -1,0 +1,41 @@
+"""modelsize - how many bytes a model file or folder has.
+
+Owns the meaning of `memory = { model = PATH }`.  Reads a disk, never changes it.  A path that is not there, or cannot be read, is None: it may
+still be made by an earlier job.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from jobspec.spec import Job, ModelSize
+
+MOST_FILES: Final = 100_000
+"""A folder with more is no model; walking it would keep the spooler from its work."""
+
+
+def model_bytes(job: Job, default_cwd: str) -> int | None:
+    """The size of the model that a job names; None if it names none, or if it is not there."""
+    return size_of(job.memory.path, job.cwd or default_cwd) if isinstance(job.memory, ModelSize) else None
+
+
+def size_of(path: str, cwd: str) -> int | None:
+    """Bytes of a file, or of all regular files below a folder; links are followed for the path itself only."""
+    path = os.path.join(os.path.expanduser(cwd), os.path.expanduser(path))
+    try:
+        if not os.path.isdir(path):
+            return os.stat(path).st_size
+        total, files = 0, 0
+        for directory, _, names in os.walk(path):
+            for name in names:
+                files += 1
+                if files > MOST_FILES:
+                    return total
+                try:
+                    total += os.stat(os.path.join(directory, name)).st_size
+                except FileNotFoundError:
+                    continue
+        return total
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,265 @@
+"""pickup - accept what was dropped into incoming/.
+
+Owns the first move of every job.  Reads only complete regular files of the spooler's own user whose name fits the grammar, and copies them: the
+submitter's inode is never trusted or changed.  Never judges when a job starts.  Fails: OSError if the spool cannot be written; a bad job is
+refused, not raised.
+
+The steps, each safe to be cut off: read and check; rename incoming/x to a private claim (the atomic step); read again what can no longer be
+reached by its name; write those bytes and the trace to a file of our own, sync, rename it into ready/, sync; drop the claim.
+"""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from jobspec import trace
+from jobspec.errors import JobSpecError
+from jobspec.names import BadNameError, FileName, next_file, parse_file_name, safe_entry, show
+from jobspec.parse import parse
+from jobspec.spec import MAX_FILE_BYTES, Job
+from jobspec.units import format_size
+from spoold.admission import History, admit, never
+from spoold.model import Box, Queue, Ready, Running, Stage
+from spoold.settings import Settings
+from spoold.store import Ident, Opened, Store
+from spoold.trust import distrust
+
+SETTLE_S: Final = 0.5
+"""How long a file must be unchanged where nobody can say whether it is open for writing."""
+BAD_FOR_S: Final = 2.0
+"""How long a file must stay unreadable as a job before it is refused: an editor may save in two steps."""
+WRITER_LOOK_S: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A job is in ready/; `ident` and `data` are its file there."""
+
+    job: Ready
+    entry: str
+    ident: Ident
+    data: bytes
+    origin: str
+    uid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An entry is in refused/ under `entry`; `why_owed` if the reason could not be written yet."""
+
+    origin: str
+    entry: str
+    why: str
+    why_owed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Look again then, or when an event says so."""
+
+    at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Somebody took it away first."""
+
+
+Taken = Accepted | Refused | Later | Gone
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is remembered of an entry between two looks."""
+
+    ident: Ident
+    since: float
+    bad_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Good:
+    """A complete file that reads as a job."""
+
+    opened: Opened
+    job: Job
+
+
+class Pickup:
+    """The door.  One entry at a time; whatever happens to one costs only that one.
+
+    `model_bytes` measures the model file that a job's memory depends on; `being_run` tells whether a file is that of a run which has not ended.
+    Two clocks: `now` is the date, in seconds since the epoch; `tick` counts time awake, so that a clock that is set back delays nothing.
+    """
+
+    def __init__(self, store: Store, *, model_bytes: Callable[[Job], int | None], being_run: Callable[[Ident], bool]) -> None:
+        self._store = store
+        self._model_bytes = model_bytes
+        self._being_run = being_run
+        self._uid = os.geteuid()
+        self._seen: dict[str, _Seen] = {}
+        self._last_seq: int | None = None
+
+    def remember_last(self, seq: int | None) -> None:
+        """The number of the last job that is known to have been queued."""
+        self._last_seq = seq
+
+    def forget_all_but(self, origins: set[str]) -> None:
+        """Drop what is remembered of entries that are no longer there."""
+        for origin in self._seen.keys() - origins:
+            del self._seen[origin]
+
+    def take(self, stage: Stage, entry: str, queue: Queue, settings: Settings, box: Box, *, now: float, tick: float) -> Taken:
+        """Accept, refuse or put off one entry of incoming/, or a file that somebody put into ready/ himself."""
+        origin = f"{stage.value}/{entry}"
+        path = self._store.layout.entry(stage, entry)
+        try:
+            looked = self._look(origin, path, tick)
+            if isinstance(looked, Later):
+                return looked
+            if isinstance(looked, str):
+                return self._refuse(origin, path, entry, looked)
+            try:
+                parse_file_name(entry)
+            except BadNameError as error:
+                return self._refuse(origin, path, entry, str(error))
+            if self._being_run(looked.opened.ident):
+                return Later(tick + WRITER_LOOK_S, "its run has not ended")
+            claim = self._store.claim(stage, entry)
+        except FileNotFoundError:
+            self._seen.pop(origin, None)
+            return Gone()
+        self._seen.pop(origin, None)
+        return self.admit_claim(claim, origin, queue, settings, box, now=now, tick=tick, known=looked)
+
+    def admit_claim(
+        self, claim: str, origin: str, queue: Queue, settings: Settings, box: Box, *, now: float, tick: float, known: _Good | None = None
+    ) -> Taken:
+        """Go on with a claim: the part of acceptance after the atomic step, also for what an earlier spooler left behind."""
+        path = self._store.claim_path(claim)
+        entry = origin.rpartition("/")[2]
+        try:
+            good = self._look(claim, path, tick, known)
+            if isinstance(good, Later):
+                return good
+            self._seen.pop(claim, None)
+            if isinstance(good, str):
+                return self._refuse(origin, path, entry, good)
+            try:
+                wanted = parse_file_name(entry)
+            except BadNameError as error:
+                return self._refuse(origin, path, entry, str(error))
+            clash = queue.clash(wanted.name)
+            if clash is not None:
+                return self._refuse(origin, path, entry, clash_text(wanted.name, clash))
+            return self._publish(claim, path, origin, wanted, good, queue, settings, box, now)
+        except FileNotFoundError:
+            return Gone()
+
+    def _publish(
+        self, claim: str, path: str, origin: str, wanted: FileName, good: _Good, queue: Queue, settings: Settings, box: Box, now: float
+    ) -> Taken:
+        token = claim.partition("~")[0]
+        data = good.opened.data
+        assert data is not None
+        uid = good.opened.ident.uid
+        at = datetime.datetime.fromtimestamp(now).astimezone()
+        data = trace.append(data, {"step": "accepted", "at": at, "from": show(origin), "uid": uid, "claim": token})
+        history = History(accepted_at=now, claim=token)
+        name = wanted if wanted.seq is not None else next_file(wanted.name, self._last(queue))
+        while True:
+            ready = admit(name, good.job, history, settings, total=box.total, model_bytes=self._model_bytes(good.job))
+            problems = never(ready, box)
+            if problems:
+                return self._refuse(origin, path, wanted.file, "; ".join(problems))
+            try:
+                ident = self._store.publish(data, name.file)
+                break
+            except FileExistsError:
+                if wanted.seq is not None:
+                    return self._refuse(origin, path, wanted.file, f"ready/{name.file} is there already; give it another number")
+                name = next_file(wanted.name, name.seq)
+        self._store.discard(path)
+        self._last_seq = name.seq
+        return Accepted(ready, name.file, ident, data, origin, uid)
+
+    def _last(self, queue: Queue) -> int | None:
+        """The number that the next unnumbered job comes after: the highest in the queue, or the last one queued."""
+        live = [job.seq for job in queue.live_jobs()]
+        return max(live) if live else self._last_seq
+
+    def _look(self, key: str, path: str, tick: float, known: _Good | None = None) -> _Good | Later | str:
+        """A complete file that reads as a job, or when to look again, or the sentence that it is refused with."""
+        ident = self._store.ident(path)
+        if ident is None:
+            raise FileNotFoundError(path)
+        if not ident.regular:
+            return _kind_text(ident.mode)
+        try:
+            opened = self._store.open(path)
+        except PermissionError:
+            return "it cannot be read; chmod u+r it and drop it again"
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                return Later(tick + WRITER_LOOK_S, "it was replaced while it was looked at")
+            raise
+        doubt = distrust(opened.ident.uid, opened.ident.gid, opened.ident.mode, self._uid)
+        if doubt is not None:
+            return doubt
+        if known is not None and opened.writer is not True and opened.data == known.opened.data:
+            return _Good(opened, known.job)
+        seen = self._seen.get(key)
+        if seen is None or not seen.ident.same_content(opened.ident):
+            seen = self._seen[key] = _Seen(opened.ident, tick)
+        if opened.writer:
+            seen.since = tick
+            return Later(tick + WRITER_LOOK_S, "somebody has it open for writing")
+        if opened.writer is None and tick - seen.since < SETTLE_S:
+            return Later(seen.since + SETTLE_S, "it may still be written")
+        if opened.data is None:
+            size = format_size(opened.ident.size)
+            return f"it has {size}, and a job file has at most {format_size(MAX_FILE_BYTES)}; put long scripts into a file of their own"
+        try:
+            return _Good(opened, parse(trace.split(opened.data)[0]))
+        except JobSpecError as error:
+            if seen.bad_since is None:
+                seen.bad_since = tick
+            if tick - seen.bad_since < BAD_FOR_S:
+                return Later(seen.bad_since + BAD_FOR_S, "it does not read as a job")
+            return str(error)
+
+    def _refuse(self, origin: str, path: str, entry: str, why: str) -> Taken:
+        self._seen.pop(origin, None)
+        try:
+            name, written = self._store.refuse(path, safe_entry(entry), why)
+        except FileNotFoundError:
+            return Gone()
+        return Refused(origin, name, why, not written)
+
+
+def clash_text(name: str, first: Ready | Running) -> str:
+    """The sentence for a second job of a live NAME; says where the first one is."""
+    place = f"running/{first.file}" if isinstance(first, Running) else f"ready/{first.file}"
+    case = "" if first.name == name else f", which differs from {name} only in case"
+    return f"a job named {first.name} is live already{case}: it is {place}; wait for its end, or give this one another name"
+
+
+def _kind_text(mode: int) -> str:
+    kinds = (
+        (stat.S_ISLNK, "a symbolic link"),
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a device"),
+        (stat.S_ISBLK, "a device"),
+    )
+    kind = next((name for test, name in kinds if test(mode)), "no regular file")
+    return f"it is {kind}; a job is a regular file, so copy the file itself into incoming/"
+

@@ -1,0 +1,230 @@
+"""survey - a whole spool as it lies on the disk, read and not changed: what `ls`, `why`, `show`, `wait` and `doctor` look at.
+
+Owns the read side.  Needs no spooler and asks none: the stages, the traces and the run records say everything.  A file that vanishes meanwhile is
+a move in progress and is left out.  Fails: NoSuchError if there is no spool, BadSettings are reported and the defaults used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jobspec import trace
+from jobspec.errors import JobSpecError
+from jobspec.names import BadNameError, is_candidate, parse_file_name
+from jobspec.parse import parse
+from jobspec.spec import NO_LIMIT
+from spoold import claim, explanation, host, records, scheduler
+from spoold.admission import admit, make_box, read_history
+from spoold.archive import Archive
+from spoold.errors import NoSuchError
+from spoold.layout import Layout
+from spoold.model import Box, Queue, Ready, Reason, Running, Stage, is_glob
+from spoold.modelsize import model_bytes
+from spoold.records import Figures, RunRecord, StartRecord
+from spoold.settings import Settings, SettingsError, parse_settings
+from spoold.store import Store, held_name
+
+PAUSED_LIMIT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that has no end in done/ yet.  `supervised`: its supervisor lives."""
+
+    slot: int
+    start: StartRecord
+    figures: Figures | None
+    supervised: bool
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A file in ready/ that is no job as it stands: being edited, or broken."""
+
+    entry: str
+    why: str
+
+
+@dataclass(slots=True)
+class Survey:
+    """One look at a spool.  `reasons` and `latest` are by NAME."""
+
+    layout: Layout
+    now: float
+    settings: Settings
+    settings_problem: str | None
+    queue: Queue
+    box: Box
+    runs: dict[str, Run]
+    incoming: list[str]
+    unread: list[Unread]
+    spooler: int | None
+    """The pid of the spooler that runs, 0 if it did not say, None if there is none."""
+    reasons: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
+    latest: Mapping[str, float] = field(default_factory=dict)
+
+
+def find_spool(option: str | None) -> Layout:
+    """The spool that the command line means: --spool, else $SPOOLD_SPOOL, else ./spool, else ~/spool."""
+    for path, said in ((option, "--spool"), (os.environ.get("SPOOLD_SPOOL"), "SPOOLD_SPOOL")):
+        if path:
+            layout = Layout(os.path.realpath(path))
+            if not os.path.isdir(layout.stage(Stage.READY)):
+                raise NoSuchError(f"{path} ({said}) is no spool; `spoold init {path}` makes one")
+            return layout
+    for path in ("spool", os.path.expanduser("~/spool")):
+        layout = Layout(os.path.realpath(path))
+        if os.path.isdir(layout.stage(Stage.READY)):
+            return layout
+    raise NoSuchError("no spool here: neither ./spool nor ~/spool is one; `spoold init` makes one, --spool DIR names another")
+
+
+def read_settings(layout: Layout) -> tuple[Settings, str | None]:
+    """The settings in force if the spooler started now, and what is wrong with spool.toml."""
+    try:
+        with open(layout.settings, "rb") as file:
+            data = file.read(1024 * 1024)
+    except FileNotFoundError:
+        return Settings(), None
+    except OSError as error:
+        return Settings(), f"spool.toml cannot be read: {error.strerror}"
+    try:
+        return parse_settings(data), None
+    except SettingsError as error:
+        return Settings(), f"spool.toml: {error}"
+
+
+def read_paused(layout: Layout) -> str | None:
+    """The text of PAUSED in one line, or None if the spool is not paused."""
+    try:
+        fd = os.open(layout.paused, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ""
+    try:
+        text = os.read(fd, PAUSED_LIMIT).decode("utf-8", "replace")
+    except OSError:
+        text = ""
+    finally:
+        os.close(fd)
+    return " ".join(text.split())
+
+
+def read_records(layout: Layout) -> dict[int, RunRecord]:
+    """The run records of all slots, by slot."""
+    found = {}
+    try:
+        slots = os.listdir(layout.slots)
+    except FileNotFoundError:
+        return {}
+    for slot in slots:
+        if not slot.isdigit():
+            continue
+        try:
+            with open(layout.slot(int(slot)).record, "rb") as file:
+                found[int(slot)] = records.decode(file.read(records.RECORD_SIZE))
+        except OSError:
+            continue
+    return found
+
+
+def load_ready(store: Store, entry: str, settings: Settings, total: int) -> Ready | Unread | None:
+    """A file in ready/ as the queue sees it; None if it is no job's or has gone."""
+    held = held_name(entry)
+    if held is None and not is_candidate(entry):
+        return None
+    try:
+        name = parse_file_name(held or entry)
+        opened = store.open_own(store.layout.entry(Stage.READY, entry))
+    except FileNotFoundError:
+        return None
+    except (BadNameError, OSError) as error:
+        return Unread(entry, str(error))
+    if opened.data is None:
+        return Unread(entry, "it is no regular file, or too large")
+    if name.seq is None:
+        return Unread(entry, "it has no number")
+    try:
+        job = parse(trace.split(opened.data)[0])
+    except JobSpecError as error:
+        return Unread(entry, str(error))
+    history = read_history(trace.read(opened.data))
+    if history is None:
+        return Unread(entry, "it was put here by hand and has not been accepted yet")
+    ready = admit(name, job, history, settings, total=total, model_bytes=model_bytes(job, settings.cwd), held=held is not None)
+    return ready
+
+
+def survey(layout: Layout, now: float) -> Survey:
+    """Look at everything but done/ and refused/, of which only what somebody waits for is read."""
+    store = Store(layout)
+    settings, problem = read_settings(layout)
+    memory = host.memory_status()
+    box = make_box(settings, total=memory.total, available=memory.available, paused=read_paused(layout))
+    queue = Queue()
+    runs: dict[str, Run] = {}
+    unread: list[Unread] = []
+    try:
+        running = set(store.stage_entries(Stage.RUNNING))
+        ready = sorted(store.stage_entries(Stage.READY))
+        incoming = sorted(entry for entry in store.stage_entries(Stage.INCOMING) if is_candidate(entry))
+    except FileNotFoundError as error:
+        raise NoSuchError(f"{layout.root} is no whole spool: {error.filename} is missing; `spoold init {layout.root}` mends it") from error
+    for slot, record in read_records(layout).items():
+        start = record.start
+        if start is None or not record.live or (record.end is not None and start.file not in running):
+            continue
+        supervised = claim.is_held(layout.slot(slot).supervisor_lock)
+        run = Running(
+            seq=start.seq,
+            name=start.name,
+            file=start.file,
+            run=start.run,
+            started_at=start.started_at,
+            wall_s=NO_LIMIT if start.wall_s is None else start.wall_s,
+            grace_s=start.grace_s,
+            locks={lock: tuple(units) for lock, units in start.locks.items()},
+            memory=start.memory,
+            used=record.figures.memory if record.figures else 0,
+        )
+        if queue.clash(run.name) is None:
+            queue.start(run)
+            runs[run.name] = Run(slot, start, record.figures, supervised, record.end is not None)
+    for entry in ready:
+        job = load_ready(store, entry, settings, memory.total)
+        if isinstance(job, Unread):
+            unread.append(job)
+        elif job is not None and queue.clash(job.name) is None and queue.get(job.key) is None:
+            queue.add(job)
+    resolve_ends(queue, Archive(store))
+    owner = claim.owner_pid(layout.owner) or 0 if claim.is_held(layout.owner) else None
+    found = Survey(layout, now, settings, problem, queue, box, runs, incoming, unread, owner)
+    found.reasons = explanation.explain(queue, box, now)
+    found.latest = scheduler.latest_starts(queue, box, now)
+    return found
+
+
+def resolve_ends(queue: Queue, archive: Archive) -> None:
+    """Find the ends of everyone that a ready job asks about and that is not live."""
+    names: set[str] = set()
+    globs: dict[str, float] = {}
+    for job in queue.conditional():
+        for pattern in job.job.after + job.job.after_ok + job.job.after_failed:
+            if is_glob(pattern):
+                globs[pattern] = min(globs.get(pattern, job.accepted_at), job.accepted_at)
+            elif queue.live(pattern) is None:
+                names.add(pattern)
+    if not names and not globs:
+        return
+    archive.refresh()
+    for name in names:
+        ended = archive.last_end(name)
+        if ended is not None:
+            queue.note_end(ended)
+    for pattern, since in globs.items():
+        for ended in archive.ends_since(pattern, since):
+            queue.note_end(ended)
