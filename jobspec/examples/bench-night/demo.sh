@@ -1,0 +1,41 @@
+#!/bin/sh
+# demo - what `make demo` does: drop the bench night into a spool with cp, be its spooler until it is empty, show what happened.
+# Expects .venv (see .ci/venv).  Where another spooler already owns the spool it leaves the work to that one and watches.
+set -u
+cd "$(dirname "$0")/../../.." || exit
+spool=${1:-spool}
+night=jobspec/examples/bench-night
+python=.venv/bin/python
+
+.venv/bin/spoold init "$spool" || exit
+if [ -e "$spool/PAUSED" ]; then
+    echo "$spool is paused: $(cat "$spool/PAUSED")"
+    echo "Nothing would start.  \`rm $spool/PAUSED\`, then \`make demo\` again."
+    exit 75
+fi
+others=$(ls "$spool/incoming" "$spool/ready" "$spool/running" | grep -c '\.toml$')
+since=$(date +%s)
+files=$("$python" "$night/fit.py" "$spool") || exit
+if [ -n "$files" ]; then
+    [ "$others" -eq 0 ] || echo "$spool holds $others more of your jobs: they run too."
+    echo "$files" | while IFS= read -r file; do
+        echo "cp ${file#"$PWD"/} $spool/incoming/"
+        cp "$file" "$spool/incoming/" || exit
+    done || exit
+fi
+echo
+echo "spoold --spool $spool run --until-empty"
+.venv/bin/spoold --spool "$spool" run --until-empty
+code=$?
+echo
+case $code in
+0) exec "$python" "$night/picture.py" "$spool" --since "$since" ;;
+75)
+    echo "A spooler runs on $spool already: it does the work, this only watches."
+    exec "$python" "$night/picture.py" "$spool" --since "$since" --follow
+    ;;
+*)
+    echo "The spooler ended with exit code $code.  What is queued stays queued: \`make demo\` goes on with it."
+    exit "$code"
+    ;;
+esac
