@@ -1,0 +1,165 @@
+"""trace - the history of a job, below the text of the user in the same file.
+
+Owns the marker line and everything from it to the end of the file: one `[[trace]]` table a step, and an end line.  The bytes above
+never change: `split` gives back what the user wrote, with or without a newline at its end.  The whole file is valid TOML wherever
+the text alone is.  Headers are written by hand, and what nests is written inline: tomli-w alone would turn a short list of
+tables into an array, which after the last table of the user would land inside of it.
+
+Never believes a history: it is what the file says, whoever wrote it.  Never raises on a damaged one: what is good up to the damage
+counts, and the rest is kept as comments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import tomli_w
+
+from jobspec import toml
+from jobspec.spec import MAX_FILE_BYTES
+
+MARKER: Final = "# ---- spoold: the job's history, written by the spooler; the job ends here ----"
+_BARE_MARKER: Final = "# ---- spoold: the job's history, written by the spooler; the job ends here, without a newline ----"
+END: Final = "# ---- spoold: end of the history ----"
+"""A history that is cut off has lost this line, and then its last entry may have lost something too."""
+
+_MARKER: Final = MARKER.encode()
+_BARE: Final = _BARE_MARKER.encode()
+_END: Final = b"\n" + END.encode()
+_MARKER_START: Final = MARKER[:60].encode()
+_MARKER_LINE: Final = re.compile(rb"^(?:%s|(%s))\r?$" % (re.escape(_MARKER), re.escape(_BARE)), re.MULTILINE)
+_COMMENT_OR_STRING: Final = re.compile(toml.COMMENT_OR_STRING.pattern.encode())
+_BLOCK_START: Final = re.compile(rb"^(?=\[\[trace\]\]\r?$)", re.MULTILINE)
+_LEFT_OUT: Final = re.compile(rb"^# ([0-9]{1,9}) older (?:entry|entries) left out[^\n]*\n?", re.MULTILINE)
+_COMMENTS: Final = re.compile(rb"(?:[ \t]*(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?\r?\n)*\Z")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def split(data: bytes) -> tuple[bytes, bytes]:
+    """The user's text and the history below it; together they are the file again."""
+    if _MARKER_START not in data:
+        return data, b""
+    lines = {line.start(): line for line in _MARKER_LINE.finditer(data)}
+    if not lines:
+        return data, b""
+    at = next(iter(lines))
+    if b'"""' in data[:at] or b"'''" in data[:at]:
+        # a line that looks like the marker may be part of a string of the user
+        at = next((token.start() for token in _COMMENT_OR_STRING.finditer(data) if token.start() in lines), -1)
+        if at < 0:
+            return data, b""
+    if lines[at][1] is not None:
+        at -= 2 if data.endswith(b"\r\n", 0, at) else 1
+    return data[: max(at, 0)], data[max(at, 0) :]
+
+
+def read(data: bytes) -> tuple[dict[str, Any], ...]:
+    """The entries of the history, oldest first, up to the first damage."""
+    return tuple(entry for entry, _ in _sift(split(data)[1])[1])
+
+
+def append(data: bytes, *entries: Mapping[str, Any], limit: int = MAX_FILE_BYTES) -> bytes:
+    """The whole file with these entries added.  Values that are None are left out.
+
+    Where the file would pass `limit`, the oldest entries go, and a comment says how many.  A text that leaves no room for a history
+    gets none: a file that is too large could not be dropped again.
+    """
+    text, history = split(data)
+    head, good, damaged = _sift(history)
+    gone = sum(int(match[1]) for match in _LEFT_OUT.finditer(head))
+    parts = [(0, _LEFT_OUT.sub(b"", head)), *((1, block) for _, block in good), (0, _as_comments(damaged))]
+    parts += [(1, _block(entry)) for entry in entries]
+    start = _MARKER + b"\n" if not text or text.endswith(b"\n") else b"\n" + _BARE + b"\n"
+    fixed = len(text) + len(start) + len(_END)
+    size = fixed + sum(len(part) for _, part in parts)
+    note = _note(gone)
+    first = 0
+    while size + len(note) > limit:
+        if first == len(parts):
+            return text
+        is_entry, part = parts[first]
+        gone += is_entry
+        size -= len(part)
+        note = _note(gone)
+        first += 1
+    return b"".join((text, start, note, *(part for _, part in parts[first:]), _END[1:], b"\n"))
+
+
+def stray_line(data: bytes) -> int | None:
+    """The first line below the history that is neither blank nor a comment, by its number: nobody would ever read it."""
+    history = split(data)[1]
+    end = history.rfind(_END) + len(_END)
+    if end < len(_END) or not history[end:].strip():
+        return None
+    number = data.count(b"\n") - history.count(b"\n", end) + 1
+    for line in history[end:].split(b"\n"):
+        if line.strip() and not line.lstrip().startswith(b"#"):
+            return number
+        number += 1
+    return None
+
+
+def _note(gone: int) -> bytes:
+    return b"" if not gone else b"# %d older %s left out to keep the file small\n" % (gone, b"entry" if gone == 1 else b"entries")
+
+
+def _block(entry: Mapping[str, Any]) -> bytes:
+    lines = "".join(f"{_key(key)} = {_inline(value)}\n" for key, value in entry.items() if value is not None)
+    return f"[[trace]]\n{lines}\n".encode("utf-8", "replace")
+
+
+def _key(key: str) -> str:
+    return tomli_w.dumps({key: 0})[:-5]
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(k)} = {_inline(v)}" for k, v in value.items()) + " }" if value else "{}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return tomli_w.dumps({"v": value})[4:-1]
+
+
+def _sift(history: bytes) -> tuple[bytes, list[tuple[dict[str, Any], bytes]], bytes]:
+    """The comments on top, the good entries with their bytes, and what is left from the first damage on."""
+    if not history:
+        return b"", [], b""
+    start = history.find(b"\n", 2) + 1 or len(history)
+    end = history.rfind(_END)
+    whole = end >= start - 1
+    body = history[start : end + 1] if whole else history[start:]
+    rest = history[end + len(_END) :].lstrip(b"\r\n") if whole else b""
+    if rest and not rest.endswith(b"\n"):
+        rest += b"\n"
+    head, *blocks = _BLOCK_START.split(body)
+    if not _COMMENTS.match(head):
+        return b"", [], body + rest
+    good: list[tuple[dict[str, Any], bytes]] = []
+    entries = _entries(body) if whole else None
+    if entries is not None and len(entries) == len(blocks):
+        return head, list(zip(entries, blocks, strict=True)), rest
+    complete = len(blocks) if whole else len(blocks) - 1
+    for block in blocks[: max(0, complete)]:
+        entries = _entries(block)
+        if entries is None or len(entries) != 1:
+            break
+        good.append((entries[0], block))
+    return head, good, b"".join(blocks[len(good) :]) + rest
+
+
+def _entries(body: bytes) -> list[dict[str, Any]] | None:
+    """The entries of a text that holds nothing else."""
+    document = toml.read(body)
+    entries = document.table.pop("trace", [])
+    sound = not document.problems and not document.table and isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
+    return entries if sound else None
+
+
+def _as_comments(damaged: bytes) -> bytes:
+    if not damaged.strip():
+        return b""
+    text = damaged.decode("utf-8", "backslashreplace").replace("\r\n", "\n").rstrip("\n")
+    shown = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return "".join(f"# {line}\n" for line in shown.split("\n")).encode()
