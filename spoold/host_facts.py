@@ -1,11 +1,12 @@
 """host_facts - the nouns of the host seam: a process, a file system, the state of memory.
 
-Owns what `host_linux` and `host_macos` answer with, and the names of folders that other programs synchronize.  Pure: it asks nothing of
-the system.  Standard library only: the supervisor imports it.
+Owns what `host_linux` and `host_macos` answer with, and the judgement whether a file system can carry a spool.  Asks nothing of the
+system but where a path's links lead.  Standard library only: the supervisor imports it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -70,7 +71,8 @@ def judge(kind: str, network: bool, path: str) -> FileSystem:
         return FileSystem(kind, False, f"{path} is on {kind}, a file system that other boxes share: locks there are not only this box's")
     if kind.startswith(("fuse.", "macfuse", "osxfuse")) or kind in ("fuse", "fusefs"):
         return FileSystem(kind, False, f"{path} is on {kind}, a file system in user space: it promises neither locks nor atomic renames")
-    owner = synced_by(path)
+    # a provider's folder may be named only in the path as it was given, or only where its links lead
+    owner = synced_by(path) or synced_by(os.path.realpath(path))
     if owner is not None:
         return FileSystem(kind, False, f"{path} is synchronized by {owner}, which copies, evicts and duplicates files")
     return FileSystem(kind, True)

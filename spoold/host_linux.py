@@ -11,12 +11,12 @@ import errno
 import fcntl
 import os
 import signal
-import stat
 import time
 from typing import Any, Final
 
 from spoold import linux_memory
 from spoold.host_facts import FileSystem, MemoryStatus, judge
+from spoold.host_rename import CANNOT, rename_by_link
 
 RENAME_NOREPLACE: Final = 1
 RENAME_EXCHANGE: Final = 2
@@ -88,37 +88,16 @@ def _renameat2(src: str, dst: str, flags: int) -> None:
         raise OSError(code, os.strerror(code), src, None, dst)
 
 
-_CANNOT: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
-
-
 def rename_noreplace(src: str, dst: str) -> None:
     """Rename, or FileExistsError if `dst` is there.  Atomic where the file system can."""
     try:
         _renameat2(src, dst, RENAME_NOREPLACE)
     except OSError as error:
-        if error.errno not in _CANNOT:
+        if error.errno not in CANNOT:
             raise
     else:
         return
     rename_by_link(src, dst)
-
-
-def rename_by_link(src: str, dst: str) -> None:
-    """The same for file systems that know no such rename: a link cannot replace either.  What cannot be linked is looked for first."""
-    if stat.S_ISREG(os.lstat(src).st_mode):
-        try:
-            os.link(src, dst, follow_symlinks=False)
-        except FileExistsError:
-            raise
-        except OSError as error:
-            if error.errno not in _CANNOT | {errno.EPERM, errno.EMLINK}:
-                raise
-        else:
-            os.unlink(src)
-            return
-    if os.path.lexists(dst):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), src, None, dst)
-    os.rename(src, dst)
 
 
 def rename_exchange(a: str, b: str) -> None:
@@ -126,7 +105,7 @@ def rename_exchange(a: str, b: str) -> None:
     try:
         _renameat2(a, b, RENAME_EXCHANGE)
     except OSError as error:
-        if error.errno in _CANNOT:
+        if error.errno in CANNOT:
             raise NotImplementedError(f"the file system of {a} cannot swap two names") from error
         raise
 

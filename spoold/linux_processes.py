@@ -13,8 +13,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from spoold.host_facts import Process
+from spoold.run_evidence import Evidence, belonging
 
 PR_SET_CHILD_SUBREAPER: Final = 36
+SYS_PIDFD_SEND_SIGNAL: Final = 424
+SYS_PIDFD_OPEN: Final = 434
+"""The same on every architecture."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -167,10 +171,8 @@ def processes_of_run(marker: bytes, lock_path: str, session: int, parent: int) -
     spared = _ancestors(os.getpid(), seen) | {parent}
     twin = _command_line(parent) if parent else None
     lock = _identity(lock_path)
-    prefix = marker.partition(b"=")[0] + b"="
     uid = os.geteuid()
-    proven: set[int] = set()
-    possible: set[int] = set()
+    evidence = []
     for pid, one in seen.items():
         if pid in spared or one.process.zombie or not _owned_by(pid, uid):
             continue
@@ -178,19 +180,9 @@ def processes_of_run(marker: bytes, lock_path: str, session: int, parent: int) -
         if stray and _command_line(pid) == twin:
             spared.add(pid)  # forked by the launcher and never executed anything: a supervisor
             continue
-        environment = _environment(pid)
-        if marker in environment or (lock is not None and _holds(pid, lock, os.path.basename(lock_path))):
-            proven.add(pid)
-        elif any(entry.startswith(prefix) for entry in environment):
-            continue  # of another run
-        elif stray:
-            proven.add(pid)
-        elif session and one.session == session:
-            possible.add(pid)
-            if not environment:
-                proven.add(pid)
-    # a session's number can be that of a stranger by now, so it needs one member that nothing speaks against
-    roots = proven | possible if any(seen[pid].session == session for pid in proven) else proven
+        holds = lock is not None and _holds(pid, lock, os.path.basename(lock_path))
+        evidence.append(Evidence(pid, holds, _environment(pid), stray, bool(session) and one.session == session))
+    roots = belonging(evidence, marker)
     found = {pid: seen[pid].process for pid in roots} | _below(roots, seen)
     return [process for pid, process in sorted(found.items()) if pid not in spared and not process.zombie]
 
@@ -203,10 +195,11 @@ def _ancestors(pid: int, seen: dict[int, _Seen]) -> set[int]:
 
 
 def _owned_by(pid: int, uid: int) -> bool:
-    try:
-        return os.stat(f"/proc/{pid}").st_uid == uid
-    except OSError:
-        return False
+    # not the owner of /proc/PID: that is root for a process that may not be dumped
+    for line in _read(pid, "status").splitlines():
+        if line.startswith(b"Uid:"):
+            return int(line.split()[1]) == uid
+    return False
 
 
 def _read(pid: int, name: str) -> bytes:
@@ -252,17 +245,17 @@ def _holds(pid: int, lock: tuple[int, int], name: str) -> bool:
 def signal_process(process: Process, sig: int) -> bool:
     """Send a signal to exactly this process.  False: it is gone.  True: it is there, and was signalled if that is allowed."""
     try:
-        fd = os.pidfd_open(process.pid)
+        fd = exit_fd(process.pid)
     except ProcessLookupError:
         return False
     except OSError:
-        fd = -1  # no pidfd here, or no descriptor left: the start time alone has to do
+        fd = -1  # an old kernel, or no descriptor left: the start time alone has to do
     try:
         now = _look(process.pid)
         if now is None or now.process.start != process.start:
             return False
         if fd >= 0:
-            signal.pidfd_send_signal(fd, sig)
+            _send_signal(fd, sig)
         else:
             os.kill(process.pid, sig)
     except ProcessLookupError:
@@ -275,6 +268,31 @@ def signal_process(process: Process, sig: int) -> bool:
     return True
 
 
+def _syscall(number: int, *args: int) -> int:
+    """For a Python that was built where the kernel's headers were older than the call."""
+    import ctypes
+
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.argtypes = [ctypes.c_long] * (1 + len(args))
+    call.restype = ctypes.c_long
+    result = int(call(number, *args))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
+def _send_signal(pidfd: int, sig: int) -> None:
+    if hasattr(signal, "pidfd_send_signal"):
+        signal.pidfd_send_signal(pidfd, sig)
+    else:
+        _syscall(SYS_PIDFD_SEND_SIGNAL, pidfd, sig, 0, 0)
+
+
 def exit_fd(pid: int) -> int:
     """A descriptor that polls readable when that process has ended.  OSError if it is gone."""
-    return os.pidfd_open(pid)
+    if hasattr(os, "pidfd_open"):
+        return os.pidfd_open(pid)
+    fd = _syscall(SYS_PIDFD_OPEN, pid, 0)
+    os.set_inheritable(fd, False)
+    return fd
