@@ -46,8 +46,10 @@ def _no_value(text: str, offset: int, statement: Statement | None) -> str:
 def _more_than_a_value(text: str, offset: int, statement: Statement | None) -> str:
     value = _value_of(text, statement)
     word = _WORD.match(value)
+    if not value:
+        return "there is more in this line than a header"
     if word is None or word[0] != value:
-        return "there is more in this line than one key and one value; text needs quotes" if value else "there is more in this line than a header"
+        return "there is more in this line than one key and one value; text needs quotes"
     if _ZERO.fullmatch(value):
         return f"{show(value, 40)} is no number: it starts with a zero"
     return f'text needs quotes: "{show(value, 40)}"'

@@ -15,12 +15,13 @@ from jobspec import toml, trace
 from jobspec.errors import JobSpecError, Problem
 from jobspec.names import MAX_FILE_NAME, NAME_PATTERN, BadNameError, is_name, parse_file_name
 from jobspec.places import Path
-from jobspec.spec import Job, LockRequest, ModelSize, Retry, RetryOn, Share
+from jobspec.spec import MAX_FILE_BYTES, Job, LockRequest, ModelSize, Retry, RetryOn, Share
 from jobspec.values import (
     MAX_UNITS,
     Faults,
     amount,
     boolean,
+    check_misplaced,
     duration,
     environment,
     free_table,
@@ -42,7 +43,7 @@ _RETRY_KEYS: Final = ("times", "delay", "on")
 
 def parse(data: bytes) -> Job:
     """The job in the bytes of a file, with or without a trace."""
-    document = toml.read(trace.split(data)[0] if len(data) <= toml.MAX_FILE_BYTES else data)
+    document = toml.read(trace.split(data)[0] if len(data) <= MAX_FILE_BYTES else data)
     if not document.readable:
         raise JobSpecError(document.problems)
     faults = Faults()
@@ -70,12 +71,7 @@ def _check_together(document: toml.Document, values: Mapping[str, Any], faults: 
         faults.add((given[1],), f"there is a {given[0]} already, and a job has one of them")
     elif not given and document.lost.isdisjoint(("command", "script")):
         faults.add((), "command or script is missing")
-    env = document.table.get("env")
-    if isinstance(env, dict):
-        for name in env:
-            if name in FIELDS and document.places.in_header(("env", name)):
-                inline = f'env = {{ {name} = "..." }}'
-                faults.add(("env", name), f"this stands below [env] and so is a variable; put it above [env], or say {inline} if you mean that")
+    check_misplaced(document, FIELDS, faults)
 
 
 def _stray(data: bytes) -> list[Problem]:

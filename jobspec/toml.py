@@ -60,8 +60,8 @@ class Document:
 
     def problem(self, path: Path, text: str) -> Problem:
         """A fault at a path of keys."""
-        place = self.places.place(path)
-        return Problem(*(place or (None, None)), key_name(path), text)
+        line, column = self.places.place(path) or (None, None)
+        return Problem(line, column, key_name(path), text)
 
     def fault(self, offset: int, path: Path, text: str) -> None:
         """A fault at a place."""

@@ -38,18 +38,22 @@ def parse_size(text: str) -> int:
     whole, part, unit = match[1], match[2] or "", match[3].upper()
     factor = _SIZES.get(unit)
     if factor is None:
-        number = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-        if not unit:
-            raise ValueError(f'"{show(text, 40)}" has no unit: say "{number}GB" or "{number}GiB", or bytes as a number without quotes')
-        if f"{unit}B" in _SIZES:
-            letter = unit[0]
-            raise ValueError(f'"{show(text, 40)}" may mean two sizes: say "{number}{letter}B" (powers of 1000) or "{number}{letter}iB" (of 1024)')
-        raise ValueError(f'"{show(text, 40)}" has no unit of size: there are B, kB, MB, GB, TB and KiB, MiB, GiB, TiB')
-    scale = 10 ** len(part)
-    size = (int(whole + part) * factor * 2 + scale) // (2 * scale)
+        raise ValueError(_why_no_size(text, unit))
+    scale: int = 10 ** len(part)
+    size: int = (int(whole + part) * factor * 2 + scale) // (2 * scale)
     if size > MAX_SIZE:
         raise ValueError(f'"{show(text, 40)}" is more than any box has')
     return size
+
+
+def _why_no_size(text: str, unit: str) -> str:
+    number = text[: len(text) - len(unit)].rstrip()
+    if not unit:
+        return f'"{text}" has no unit: say "{number}GB" or "{number}GiB", or bytes as a number without quotes'
+    if f"{unit}B" in _SIZES:
+        letter = unit[0]
+        return f'"{text}" may mean two sizes: say "{number}{letter}B" (powers of 1000) or "{number}{letter}iB" (of 1024)'
+    return f'"{text}" has no unit of size: there are B, kB, MB, GB, TB and KiB, MiB, GiB, TiB'
 
 
 def format_size(size: int) -> str:

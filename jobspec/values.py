@@ -19,6 +19,7 @@ from jobspec.errors import MAX_PROBLEMS
 from jobspec.names import show
 from jobspec.places import Path
 from jobspec.spec import NO_LIMIT, Share
+from jobspec.toml import Document
 from jobspec.units import MAX_DURATION_S, MAX_SIZE, parse_amount, parse_duration, parse_size
 
 E = TypeVar("E", bound=enum.Enum)
@@ -230,6 +231,15 @@ def environment(value: object, path: Path, faults: Faults) -> Mapping[str, str] 
         else:
             good[name] = content
     return MappingProxyType(good)
+
+
+def check_misplaced(document: Document, known: Collection[str], faults: Faults) -> None:
+    """Refuse what stands below the header [env] and bears the name of a key of the file itself: it was meant for the top."""
+    env = document.table.get("env")
+    for name in env if isinstance(env, dict) else ():
+        if name in known and document.places.in_header(("env", name)):
+            meant = f'env = {{ {name} = "..." }} if it is one'
+            faults.add(("env", name), f"this stands below [env] and so is a variable; put it above [env], or say {meant}")
 
 
 def lock_name(value: object, path: Path, faults: Faults) -> str | None:
