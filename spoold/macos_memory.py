@@ -42,7 +42,6 @@ _FIELDS: Final[Mapping[str, int]] = {
 _FREE_COUNT: Final = 0
 _HEADER: Final = re.compile(r"page size of (\d+) bytes")
 _LINE: Final = re.compile(r"^([^:]+):\s+(\d+)\.$")
-_SWAP_USED: Final = re.compile(r"\bused = (\d+(?:\.\d+)?)M\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +94,6 @@ def parse_swapusage(answer: bytes) -> int:
     if len(answer) < 24:
         raise ValueError("vm.swapusage is too short")
     return int(struct.unpack_from("<Q", answer, 16)[0])
-
-
-def parse_swapusage_text(text: str) -> int:
-    """The same from `sysctl vm.swapusage`."""
-    match = _SWAP_USED.search(text)
-    if match is None:
-        raise ValueError("vm.swapusage does not say what is used")
-    return int(float(match[1]) * 1024 * 1024)
 
 
 def status(memsize: int, pages: Pages, level: int | None, swap_used: int | None) -> MemoryStatus:
