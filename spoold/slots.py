@@ -1,0 +1,104 @@
+"""slots - the slot directories as the spooler sees them: which there are, what their records say, whether they are free.
+
+Owns the making of a slot's directory and the mark that retires a record; everything else in a record is its supervisor's.  Never unlinks.
+Fails: OSError as the system gives it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from spoold import lockfile, records
+from spoold.layout import Layout, Slot
+from spoold.records import Figures, RunRecord
+
+NO_RECORD: Final = RunRecord(start=None, figures=None, end=None, retired=None)
+
+
+def numbers(layout: Layout) -> list[int]:
+    """The slots on disk."""
+    try:
+        names = os.listdir(layout.slots)
+    except FileNotFoundError:
+        return []
+    return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
+
+
+def read(slot: Slot) -> RunRecord:
+    """What a slot's record says, by name."""
+    try:
+        fd = os.open(slot.record, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return NO_RECORD
+    try:
+        return read_record(fd)
+    finally:
+        os.close(fd)
+
+
+def read_record(fd: int) -> RunRecord:
+    return records.decode(os.pread(fd, records.RECORD_SIZE, 0))
+
+
+def read_figures(fd: int) -> Figures | None:
+    return records.decode_figures(os.pread(fd, records.FIGURES_SIZE, records.FIGURES_AT))
+
+
+def retire(fd: int, run: int) -> None:
+    """The run's file is where it belongs.  Not synced: if the mark is lost, the end that stands beside it is found once more."""
+    os.pwrite(fd, records.encode_retired(run), records.RETIRED_AT)
+
+
+def last_run(slot: Slot) -> int:
+    """The highest number of a run that any area of the record names, also one that is as good as absent."""
+    try:
+        fd = os.open(slot.record, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return 0
+    try:
+        start = records.decode_start(os.pread(fd, records.START_SIZE, records.START_AT))
+        figures = read_figures(fd)
+        end = records.decode_end(os.pread(fd, records.END_SIZE, records.END_AT))
+        retired = records.decode_retired(os.pread(fd, records.RETIRED_SIZE, records.RETIRED_AT))
+    finally:
+        os.close(fd)
+    return max(0, retired or 0, *(area.run for area in (start, figures, end) if area is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A slot that is ours: `lock` holds S, `record` is open for reading and for the retired mark."""
+
+    number: int
+    slot: Slot
+    lock: int
+    record: int
+
+
+def take(layout: Layout, except_for: Iterable[int]) -> Taken:
+    """The first slot that is free: S can be had, T is free, and its record is retired or says nothing."""
+    used = set(except_for)
+    number = 0
+    while True:
+        number += 1
+        if number in used:
+            continue
+        slot = layout.slot(number)
+        os.makedirs(slot.dir, mode=0o700, exist_ok=True)
+        lock = lockfile.take(slot.supervisor_lock)
+        if lock is None:
+            continue
+        record = -1
+        try:
+            if not lockfile.is_locked(slot.job_lock):
+                record = os.open(slot.record, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                if not read_record(record).live:
+                    taken, lock, record = Taken(number, slot, lock, record), -1, -1
+                    return taken
+        finally:
+            for fd in (lock, record):
+                if fd >= 0:
+                    os.close(fd)
