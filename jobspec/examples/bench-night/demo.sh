@@ -24,18 +24,21 @@ if [ -n "$files" ]; then
     done || exit
 fi
 echo
-echo "spoold --spool $spool run --until-empty"
-.venv/bin/spoold --spool "$spool" run --until-empty
-code=$?
-echo
-case $code in
-0) exec "$python" "$night/picture.py" "$spool" --since "$since" ;;
-75)
-    echo "A spooler runs on $spool already: it does the work, this only watches."
-    exec "$python" "$night/picture.py" "$spool" --since "$since" --follow
-    ;;
-*)
+while :; do
+    echo "spoold --spool $spool run --until-empty"
+    .venv/bin/spoold --spool "$spool" run --until-empty
+    code=$?
+    echo
+    [ "$code" -eq 75 ] || break
+    echo "A spooler runs on $spool already: it does the work, this only watches.  (Ctrl-C ends the watching, not the work.)"
+    "$python" "$night/follow.py" "$spool"
+    code=$?
+    echo
+    [ "$code" -eq 69 ] || break
+    echo "That spooler has ended and jobs are left: this one goes on with them."
+done
+if [ "$code" -ne 0 ]; then
     echo "The spooler ended with exit code $code.  What is queued stays queued: \`make demo\` goes on with it."
     exit "$code"
-    ;;
-esac
+fi
+exec "$python" "$night/picture.py" "$spool" --since "$since"

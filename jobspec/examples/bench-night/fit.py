@@ -52,7 +52,8 @@ def main(spool: Path) -> None:
     available = 100 * memory.available / memory.total
     by = factor([int(share) for text in texts.values() for share in SHARE.findall(text)], available)
     if by < 1:
-        print(f"{available:.0f} % of the memory is available, too little for this night: its shares are scaled by {by:.2f}.", file=sys.stderr)
+        said = f"{available:.0f} % of the memory is available, too little for the night: its shares are taken times {by:.2f}."
+        print(said, file=sys.stderr)
         (RESULTS / "fitted").mkdir(parents=True)
     for path, text in texts.items():
         small = fitted(text, by) if by < 1 else text

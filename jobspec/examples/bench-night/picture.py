@@ -1,9 +1,8 @@
 """picture - what ran when, beside what, and what each job waited for: read from done/ and refused/ alone.
 
-Owns the closing picture of the demo, 80 columns of plain ASCII: a table, a time line, and a sentence for each wait.  `--follow` first
-waits, telling each move, until none of the night's jobs is left in the spool's first three stages: for when another spooler does the
-work.  Shows only jobs whose last step was at or after `--since`, so that an old night in done/ is left alone.  Standard library only;
-it never writes.  Fails: exit 1 if the night left no job to show, or one that did not end well.
+Owns the closing picture of the demo, 80 columns of plain ASCII: a table, a time line, and a sentence for each wait.  Shows only jobs
+whose last step was at or after `--since`, so that an old night in done/ is left alone.  Standard library only; it never writes.
+Fails: exit 1 if the night left no job to show, or one that did not end well.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import argparse
 import datetime
 import sys
 import textwrap
-import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -140,8 +138,8 @@ def waits(night: list[Row]) -> Iterator[str]:
     for row in night:
         if row.start is None:
             text = row.why
-        elif row.waited_for:
-            text = f"{row.waited_s:.1f} s: " + "; ".join(row.waited_for)
+        elif row.waited_for or row.waited_s >= 0.1:
+            text = f"{row.waited_s:.1f} s: {'; '.join(row.waited_for) or 'for its turn'}"
         else:
             text = "nothing"
         yield from textwrap.wrap(f"{row.name:<9}{text}", WIDTH, subsequent_indent=" " * 9)
@@ -170,29 +168,11 @@ def where(spool: Path) -> dict[str, str]:
     return found
 
 
-def follow(spool: Path) -> None:
-    """Tell each move until all have ended.  A look at a folder five times a second costs nothing and needs no library."""
-    last: dict[str, str] = {}
-    gone = 0
-    while gone < 3:
-        now = where(spool)
-        for name in NIGHT:
-            if now.get(name, "ended") != last.get(name, "ended"):
-                print(f"{name} {last.get(name, '')} -> {now.get(name, 'ended')}", flush=True)
-        last = now
-        # between two stages a job is for a moment in neither listing
-        gone = 0 if now else gone + 1
-        time.sleep(0.2)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="the picture of a bench night")
     parser.add_argument("spool", type=Path)
     parser.add_argument("--since", type=float, default=0.0, help="seconds since the epoch")
-    parser.add_argument("--follow", action="store_true", help="first wait until the night has ended")
     asked = parser.parse_args()
-    if asked.follow:
-        follow(asked.spool)
     night = rows(asked.spool, asked.since)
     if not night:
         print("no job of the night has ended", file=sys.stderr)

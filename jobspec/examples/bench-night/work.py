@@ -23,6 +23,8 @@ from pathlib import Path
 RESULTS = Path(__file__).resolve().parents[3] / "build" / "bench-night"
 MIB = 1024 * 1024
 LARGEST = 512 * MIB
+SCALE = float(os.environ.get("BENCH_NIGHT_SCALE", "1"))
+"""For trying the night out in less time and memory: what both are multiplied with."""
 
 
 def share_of_ram(percent: float) -> int:
@@ -33,7 +35,7 @@ def share_of_ram(percent: float) -> int:
         total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     except (OSError, ValueError):
         pass
-    return min(int(total * percent / 100), LARGEST)
+    return int(min(total * percent / 100, LARGEST) * SCALE)
 
 
 def repeat(seconds: float, work: Callable[[], int]) -> tuple[int, float]:
@@ -195,7 +197,7 @@ def main() -> None:
     if asked.verb == "summary":
         summary(asked.names)
     else:
-        measure(asked.verb, asked.name, asked.seconds * float(os.environ.get("BENCH_NIGHT_SPEED", "1")))
+        measure(asked.verb, asked.name, asked.seconds * SCALE)
 
 
 if __name__ == "__main__":
