@@ -73,8 +73,8 @@ def share_bytes(size: int | Share, total: int) -> int:
     return size if isinstance(size, int) else int(total * size.percent / 100)
 
 
-def admit(name: FileName, job: Job, history: History, settings: Settings, *, total: int, model_bytes: int | None, held: bool = False) -> Ready:
-    """A job that waits for its turn.  `name` has a number."""
+def admit(name: FileName, job: Job, history: History, settings: Settings, *, total: int, model_bytes: int | None, held_as: str | None = None) -> Ready:
+    """A job that waits for its turn.  `name` has a number; `held_as` is its entry in ready/ if it is on hold."""
     assert name.seq is not None
     if job.lock is None:
         locks: Mapping[str, int | None] = {settings.default_lock: 1}
@@ -86,7 +86,7 @@ def admit(name: FileName, job: Job, history: History, settings: Settings, *, tot
     return Ready(
         seq=name.seq,
         name=name.name,
-        file=name.file,
+        file=held_as or name.file,
         job=job,
         accepted_at=history.accepted_at,
         locks=locks,
@@ -96,7 +96,7 @@ def admit(name: FileName, job: Job, history: History, settings: Settings, *, tot
         not_before=not_before,
         give_up_at=None if job.give_up_s is None else history.accepted_at + job.give_up_s,
         runs=history.runs,
-        held=held,
+        held=held_as is not None,
     )
 
 

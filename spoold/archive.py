@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from jobspec import trace
-from jobspec.names import BadNameError, parse_file_name
+from jobspec.names import BadNameError, parse_file_name, show
 from spoold.admission import epoch
 from spoold.layout import WHY
 from spoold.model import Ended, Fate, Outcome, Stage, is_glob, matches
@@ -27,6 +27,11 @@ def moment(at: float) -> datetime.datetime:
     """A moment as the trace writes it: with offset, to the millisecond."""
     stamp = datetime.datetime.fromtimestamp(at).astimezone()
     return stamp.replace(microsecond=stamp.microsecond // 1000 * 1000)
+
+
+def accepted_entry(at: float, origin: str, uid: int, claim: str) -> dict[str, Any]:
+    """The trace of an acceptance.  `claim` names the private claim, so that a crash between two steps never accepts one file twice."""
+    return {"step": "accepted", "at": moment(at), "from": show(origin), "uid": uid, "claim": claim}
 
 
 def started_entry(start: StartRecord, pid: int) -> dict[str, Any]:
@@ -116,6 +121,10 @@ class Archive:
         """The highest number in done/ and refused/ at the last look."""
         numbers = [seq for seq in self._highest.values() if seq is not None]
         return max(numbers) if numbers else None
+
+    def entries_of(self, stage: Stage, name: str) -> tuple[str, ...]:
+        """Files that may be of that NAME, at the last look."""
+        return tuple(sorted(self._names[stage].get(name, ())))
 
     def last_end(self, name: str) -> Ended | None:
         """The end of that NAME that happened last."""

@@ -33,6 +33,21 @@ def explain(queue: Queue, box: Box, now: float) -> dict[str, Reasons]:
     return reasons
 
 
+def blockers(queue: Queue, box: Box, job: Ready) -> list[str]:
+    """Who keeps an eligible job waiting now, in a few words each: for its trace."""
+    found = []
+    for lock, asked in job.locks.items():
+        units = len(box.units(lock))
+        holders = [run.name for run in queue.runs() if run.locks.get(lock)]
+        free = units - sum(len(run.locks[lock]) for run in queue.runs() if run.locks.get(lock))
+        if (units if asked is None else asked) > free:
+            found.append(f"lock {lock}: {', '.join(holders)}")
+    if job.memory and box.available is not None and job.memory > box.available - promised(queue.runs()) - box.floor:
+        owners = [run.name for run in queue.runs() if run.memory or run.used]
+        found.append(f"memory: {', '.join(owners) or 'used by no job'}")
+    return found
+
+
 def _everyone(box: Box) -> list[Reason]:
     found = []
     if box.paused is not None:
@@ -47,6 +62,8 @@ def _standing(queue: Queue, box: Box, job: Ready, now: float) -> list[Reason]:
     found = []
     if job.held:
         found.append(Reason(Rule.HOLD, f"on hold; `spoold release {job.name}` lets it go on", {}))
+    if job.away:
+        found.append(Reason(Rule.HOLD, "its file is away or open for writing; somebody may be editing it", {}))
     found += dependencies.waits(queue, job)
     if job.not_before is not None and job.not_before > now:
         until = dependencies.when(job.not_before)

@@ -106,6 +106,13 @@ class Ready:
     give_up_at: float | None = None
     runs: int = 0
     held: bool = False
+    away: bool = False
+    """Its file is not there, or open for writing: somebody may be editing it."""
+
+    @property
+    def sits(self) -> bool:
+        """It takes no part until somebody does something."""
+        return self.held or self.away
 
     @property
     def key(self) -> Key:

@@ -10,7 +10,6 @@ reached by its name; write those bytes and the trace to a file of our own, sync,
 
 from __future__ import annotations
 
-import datetime
 import errno
 import os
 import stat
@@ -20,11 +19,12 @@ from typing import Final
 
 from jobspec import trace
 from jobspec.errors import JobSpecError
-from jobspec.names import BadNameError, FileName, next_file, parse_file_name, safe_entry, show
+from jobspec.names import BadNameError, FileName, next_file, parse_file_name, safe_entry
 from jobspec.parse import parse
 from jobspec.spec import MAX_FILE_BYTES, Job
 from jobspec.units import format_size
 from spoold.admission import History, admit, never
+from spoold.archive import accepted_entry
 from spoold.model import Box, Queue, Ready, Running, Stage
 from spoold.settings import Settings
 from spoold.store import Ident, Opened, Store
@@ -47,6 +47,7 @@ class Accepted:
     data: bytes
     origin: str
     uid: int
+    claim: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +171,7 @@ class Pickup:
         data = good.opened.data
         assert data is not None
         uid = good.opened.ident.uid
-        at = datetime.datetime.fromtimestamp(now).astimezone()
-        data = trace.append(data, {"step": "accepted", "at": at, "from": show(origin), "uid": uid, "claim": token})
+        data = trace.append(data, accepted_entry(now, origin, uid, token))
         history = History(accepted_at=now, claim=token)
         name = wanted if wanted.seq is not None else next_file(wanted.name, self._last(queue))
         while True:
@@ -188,7 +188,7 @@ class Pickup:
                 name = next_file(wanted.name, name.seq)
         self._store.discard(path)
         self._last_seq = name.seq
-        return Accepted(ready, name.file, ident, data, origin, uid)
+        return Accepted(ready, name.file, ident, data, origin, uid, token)
 
     def _last(self, queue: Queue) -> int | None:
         """The number that the next unnumbered job comes after: the highest in the queue, or the last one queued."""

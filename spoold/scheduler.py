@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from spoold import dependencies
 from spoold.admission import never
 from spoold.model import Box, Queue, Ready, Refuse, Start
 from spoold.reservations import FOREVER, Need, Profile, choose_units, need_of
+
+BLOCKED_SHOWN: Final = 4
 
 
 @dataclass(slots=True)
@@ -23,6 +26,8 @@ class Decision:
     refuse: list[Refuse] = field(default_factory=list)
     start: list[Start] = field(default_factory=list)
     look_again: float | None = None
+    blocked: list[Ready] = field(default_factory=list)
+    """The first few that only locks, memory or the order keep waiting."""
 
     def at(self, moment: float) -> None:
         self.look_again = moment if self.look_again is None else min(self.look_again, moment)
@@ -30,7 +35,7 @@ class Decision:
 
 def eligible(queue: Queue, job: Ready, now: float) -> bool:
     """It waits for nobody, no time and no hold: only locks, memory and the order can keep it."""
-    return not job.held and job.memory is not None and (job.not_before is None or job.not_before <= now) and dependencies.satisfied(queue, job)
+    return not job.sits and job.memory is not None and (job.not_before is None or job.not_before <= now) and dependencies.satisfied(queue, job)
 
 
 def doomed(queue: Queue, box: Box, now: float, decision: Decision) -> Iterator[Refuse]:
@@ -57,7 +62,7 @@ def decide(queue: Queue, box: Box, now: float) -> Decision:
     pending: list[Need] = []
     taken: dict[str, set[str]] = {}
     for job in queue.in_order():
-        if job.held or job.key in refused or job.memory is None:
+        if job.sits or job.key in refused or job.memory is None:
             continue
         if job.not_before is not None and job.not_before > now:
             decision.at(job.not_before)
@@ -76,9 +81,11 @@ def decide(queue: Queue, box: Box, now: float) -> Decision:
             for lock, units in locks.items():
                 taken.setdefault(lock, set()).update(units)
             decision.start.append(Start(job, locks))
-        elif box.strict:
-            break
         else:
+            if len(decision.blocked) < BLOCKED_SHOWN:
+                decision.blocked.append(job)
+            if box.strict:
+                break
             pending.append(need)
     return decision
 

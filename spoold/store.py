@@ -257,21 +257,12 @@ class Store:
         self.sync_dirs(self.layout.stage(Stage.DONE))
         return name
 
-    def finish(self, entry: str, data: bytes) -> str:
-        """running/ -> done/ with the whole account in it; the name it got.  Commit point: the rename."""
+    def finish(self, entry: str) -> str:
+        """running/ -> done/, the whole account being in the file; the name it got.  Commit point: the rename."""
         self._check(Stage.RUNNING, Stage.DONE)
-        self.rewrite(Stage.RUNNING, entry, data)
         name = self.move_to_free(self.layout.entry(Stage.RUNNING, entry), Stage.DONE, entry)
         self.sync_dirs(self.layout.stage(Stage.DONE), self.layout.stage(Stage.RUNNING))
         return name
-
-    def requeue(self, entry: str, data: bytes) -> Ident:
-        """running/ -> ready/ with its history in it.  FileExistsError if the name is taken there."""
-        self._check(Stage.RUNNING, Stage.READY)
-        ident = self.rewrite(Stage.RUNNING, entry, data)
-        host.rename_noreplace(self.layout.entry(Stage.RUNNING, entry), self.layout.entry(Stage.READY, entry))
-        self.sync_dirs(self.layout.stage(Stage.READY), self.layout.stage(Stage.RUNNING))
-        return ident
 
     def refuse(self, source: str, entry: str, why: str) -> tuple[str, bool]:
         """Put a file (or whatever lies there) into refused/ with the reason beside it.  The name it got, and whether the reason was written.

@@ -155,7 +155,7 @@ def load_ready(store: Store, entry: str, settings: Settings, total: int) -> Read
     history = read_history(trace.read(opened.data))
     if history is None:
         return Unread(entry, "it was put here by hand and has not been accepted yet")
-    ready = admit(name, job, history, settings, total=total, model_bytes=model_bytes(job, settings.cwd), held=held is not None)
+    ready = admit(name, job, history, settings, total=total, model_bytes=model_bytes(job, settings.cwd), held_as=None if held is None else entry)
     return ready
 
 
@@ -208,11 +208,11 @@ def survey(layout: Layout, now: float) -> Survey:
     return found
 
 
-def resolve_ends(queue: Queue, archive: Archive) -> None:
-    """Find the ends of everyone that a ready job asks about and that is not live."""
+def resolve_ends(queue: Queue, archive: Archive, only: Ready | None = None) -> None:
+    """Find the ends of everyone that a ready job (or this one) asks about and that is not live."""
     names: set[str] = set()
     globs: dict[str, float] = {}
-    for job in queue.conditional():
+    for job in queue.conditional() if only is None else [only]:
         for pattern in job.job.after + job.job.after_ok + job.job.after_failed:
             if is_glob(pattern):
                 globs[pattern] = min(globs.get(pattern, job.accepted_at), job.accepted_at)

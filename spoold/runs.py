@@ -1,0 +1,319 @@
+"""runs - the runs that have not been put away yet: started, watched for users who take their file, finished into done/, or queued again.
+
+Owns the way running/ -> done/, refused/ or ready/.  The record rules: a run is retired only when its file lies where it belongs with the whole
+account in it.  Never decides who starts.  Fails: OSError of the spool is said, and the same step is tried again with growing pauses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from jobspec import trace
+from jobspec.errors import JobSpecError
+from jobspec.names import is_candidate
+from jobspec.parse import parse
+from jobspec.spec import NO_LIMIT, Job, RetryOn
+from jobspec.units import format_duration, format_size
+from spoold.admission import History, read_history
+from spoold.archive import account, requeued_entry, snapshot
+from spoold.journal import Journal
+from spoold.layout import Layout
+from spoold.model import Ended, Fate, Outcome, Queue, Running, Stage
+from spoold.pool import Pool
+from spoold.records import EndRecord, RunRecord, StartRecord
+from spoold.store import Store
+
+TAKEN_AFTER_S: Final = 0.5
+"""How long a file must be missing from running/ before its job is stopped: an editor moves the old file away for a moment."""
+FIRST_PAUSE_S: Final = 1.0
+LONGEST_PAUSE_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class Active:
+    """One run until it is retired.  `entry` is its file's name in running/; `inode` identifies that file wherever a user puts it."""
+
+    run: int
+    job: str
+    name: str
+    seq: int
+    entry: str
+    slot: int
+    inode: tuple[int, int] | None
+    missing_since: float | None = None
+    stopping: bool = False
+    end: EndRecord | None = None
+    due: float = 0.0
+    pause_s: float = FIRST_PAUSE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """A run's job is in ready/ again under `entry`; `data` is its file."""
+
+    entry: str
+    data: bytes
+
+
+class Runs:
+    """The active runs of a spool."""
+
+    def __init__(self, layout: Layout, store: Store, pool: Pool, queue: Queue, journal: Journal, *, on_refused: Callable[[str, str, bool], None]) -> None:
+        self._layout = layout
+        self._store = store
+        self._pool = pool
+        self._queue = queue
+        self._journal = journal
+        self._on_refused = on_refused
+        self._active: dict[int, Active] = {}
+
+    def __len__(self) -> int:
+        return len(self._active)
+
+    def add(self, active: Active) -> None:
+        self._active[active.run] = active
+
+    def drop(self, run: int) -> Active:
+        """A run that never was: its command was not executed."""
+        return self._active.pop(run)
+
+    def get(self, run: int) -> Active | None:
+        return self._active.get(run)
+
+    def entries(self) -> set[str]:
+        """The names in running/ that are ours."""
+        return {active.entry for active in self._active.values()}
+
+    def owns(self, dev: int, inode: int) -> bool:
+        """This file is that of a run which has not been put away."""
+        return any(active.inode == (dev, inode) for active in self._active.values())
+
+    @property
+    def unfinished(self) -> bool:
+        """Some run has ended and is not put away yet."""
+        return any(active.end is not None for active in self._active.values())
+
+    def next_due(self, tick: float) -> float | None:
+        """The next moment at which something is to be tried or looked at again."""
+        dues = [active.due for active in self._active.values() if active.end is not None]
+        dues += [active.missing_since + TAKEN_AFTER_S for active in self._active.values() if active.missing_since is not None and not active.stopping]
+        return min(dues, default=None)
+
+    # users ------------------------------------------------------------------------------------------------------------
+
+    def look(self, tick: float) -> list[str]:
+        """Notice files that were taken out of running/ (their jobs are stopped), and name those that were put there by hand."""
+        there = dict(self._store.inodes(Stage.RUNNING))
+        for active in self._active.values():
+            if active.end is not None or active.stopping:
+                continue
+            if active.entry in there:
+                active.missing_since = None
+                continue
+            if active.missing_since is None:
+                active.missing_since = tick
+            if tick - active.missing_since >= TAKEN_AFTER_S:
+                active.stopping = True
+                self._journal.say(f"{active.job} was taken out of running/: stopping run={active.run}")
+                self._pool.stop(active.run, Outcome.STOPPED.value)
+        ours = self.entries()
+        inodes = {active.inode[1] for active in self._active.values() if active.inode is not None}
+        return [entry for entry, inode in there.items() if is_candidate(entry) and entry not in ours and inode not in inodes]
+
+    # the end ----------------------------------------------------------------------------------------------------------
+
+    def note_end(self, run: int, end: EndRecord, tick: float) -> Active | None:
+        """No process of the run is left.  What it held is free from now on; its file is put away by `finish`."""
+        active = self._active.get(run)
+        if active is None or active.end is not None:
+            return None
+        active.end = end
+        active.due = tick
+        self._queue.end(run)
+        return active
+
+    def finish_due(self, tick: float, now: float) -> list[tuple[Active, Requeued | None]]:
+        """Put away what has ended; what cannot be now is tried again later.  Returns those that were, and what is in ready/ again."""
+        finished = []
+        for active in [active for active in self._active.values() if active.end is not None and active.due <= tick]:
+            try:
+                requeued = self._finish(active, now)
+            except OSError as error:
+                active.due = tick + active.pause_s
+                active.pause_s = min(LONGEST_PAUSE_S, active.pause_s * 2)
+                self._journal.once(f"finish {active.run}", f"{active.job} has ended and cannot be put away: {error.strerror or error}; tried again")
+                continue
+            self._journal.once(f"finish {active.run}", None)
+            del self._active[active.run]
+            finished.append((active, requeued))
+        return finished
+
+    def _finish(self, active: Active, now: float) -> Requeued | None:
+        record = self._pool.record(active.slot)
+        end = active.end
+        assert end is not None
+        start = record.start if record is not None else None
+        assert start is not None
+        assert start.run == active.run
+        if end.unstartable is not None:
+            self._refuse_unstartable(active, start, end.unstartable)
+            self._pool.retire(active.run)
+            return None
+        try:
+            requeued = self._put_away(active, start, end, now)
+        except FileNotFoundError:
+            requeued = self._put_away_elsewhere(active, start, end, now)
+        self._pool.retire(active.run)
+        return requeued
+
+    def _put_away(self, active: Active, start: StartRecord, end: EndRecord, now: float) -> Requeued | None:
+        if wants_retry(start, end):
+            why = f"retry after {end.outcome}"
+            data = account(start, end, requeued_entry(now, why))
+            self._rewrite(active, Stage.RUNNING, active.entry, data)
+            self._store.back_to_ready(active.entry)
+            self._journal.say(f"{active.job} running -> ready run={active.run} {end_words(end)} ({why})")
+            return Requeued(active.entry, data)
+        self._rewrite(active, Stage.RUNNING, active.entry, account(start, end))
+        name = self._store.finish(active.entry)
+        self._journal.say(f"{active.job} running -> done run={active.run} {end_words(end)}{'' if name == active.entry else f' file={name}'}")
+        self._queue.note_end(ended_as(active, end, f"done/{name}"))
+        return None
+
+    def _put_away_elsewhere(self, active: Active, start: StartRecord, end: EndRecord, now: float) -> Requeued | None:
+        """A user took the file out of running/: write the account to wherever it is now."""
+        stage, entry = self._whereabouts(active)
+        if stage is Stage.READY:
+            data = account(start, end, requeued_entry(now, "moved to ready/ while it ran"))
+            self._rewrite(active, Stage.READY, entry, data)
+            self._journal.say(f"{active.job} running -> ready run={active.run} {end_words(end)} (by hand)")
+            return Requeued(entry, data)
+        data = account(start, end)
+        if stage is Stage.INCOMING:
+            self._rewrite(active, Stage.INCOMING, entry, data)
+            self._journal.say(f"{active.job} running -> incoming run={active.run} {end_words(end)} (by hand)")
+            return None
+        if stage is Stage.DONE:
+            self._rewrite(active, Stage.DONE, entry, data)
+            name = entry
+        elif stage is not None:
+            self._rewrite(active, stage, entry, data)
+            name = self._store.move_to_free(self._layout.entry(stage, entry), Stage.DONE, active.entry)
+            self._store.sync_dirs(self._layout.stage(Stage.DONE), self._layout.stage(stage))
+        else:
+            name = self._store.add_done(data, active.entry)
+        self._journal.say(f"{active.job} running -> done run={active.run} {end_words(end)} file={name} (by hand)")
+        self._queue.note_end(ended_as(active, end, f"done/{name}"))
+        return None
+
+    def _rewrite(self, active: Active, stage: Stage, entry: str, data: bytes) -> None:
+        """Give the file its account; should the next step fail, it is found again by its new inode."""
+        ident = self._store.rewrite(stage, entry, data)
+        active.inode = (ident.dev, ident.ino)
+
+    def _whereabouts(self, active: Active) -> tuple[Stage | None, str]:
+        for stage in (Stage.DONE, Stage.READY, Stage.INCOMING, Stage.REFUSED, Stage.RUNNING):
+            for entry, inode in self._store.inodes(stage):
+                if active.inode is not None and inode == active.inode[1] and entry.endswith(".toml"):
+                    return stage, entry
+        return None, ""
+
+    def _refuse_unstartable(self, active: Active, start: StartRecord, why: str) -> None:
+        text = f"its command could not be started: {why}"
+        try:
+            name, written = self._store.refuse(self._layout.entry(Stage.RUNNING, active.entry), active.entry, text)
+        except FileNotFoundError:
+            stage, entry = self._whereabouts(active)
+            if stage is None:
+                new = self._store.write_new(snapshot(start))
+                name, written = self._store.refuse(new, active.entry, text)
+            elif stage in (Stage.READY, Stage.INCOMING):
+                return
+            elif stage is Stage.REFUSED:
+                name, written = entry, self._store.write_why(entry, text)
+            else:
+                name, written = self._store.refuse(self._layout.entry(stage, entry), active.entry, text)
+        self._on_refused(name, text, written)
+        self._journal.say(f"{active.job} running -> refused run={active.run}: {text}")
+        self._queue.note_end(Ended(seq=active.seq, name=active.name, at=start.started_at, how=Fate.REFUSED, file=f"refused/{name}"))
+
+
+def read_snapshot(start: StartRecord) -> tuple[Job, History] | None:
+    """The job and its history as they were when it was started."""
+    data = snapshot(start)
+    try:
+        job = parse(trace.split(data)[0])
+    except JobSpecError:
+        return None
+    history = read_history(trace.read(data))
+    return None if history is None else (job, history)
+
+
+def wants_retry(start: StartRecord, end: EndRecord) -> bool:
+    """Its file says that it is to run again after such an end, and has not used up its times."""
+    found = read_snapshot(start)
+    if found is None or found[0].retry is None:
+        return False
+    job, history = found
+    assert job.retry is not None
+    return end.outcome in {on.value for on in job.retry.on if isinstance(on, RetryOn)} and history.runs + 1 <= job.retry.times
+
+
+def active_from_record(slot: int, record: RunRecord) -> Active:
+    """An active run as an earlier spooler left it; its inode is not known yet."""
+    start = record.start
+    assert start is not None
+    return Active(run=start.run, job=start.job, name=start.name, seq=start.seq, entry=start.file, slot=slot, inode=None)
+
+
+def running_from_record(record: RunRecord) -> Running:
+    """The run as the queue sees it."""
+    start = record.start
+    assert start is not None
+    return Running(
+        seq=start.seq,
+        name=start.name,
+        file=start.file,
+        run=start.run,
+        started_at=start.started_at,
+        wall_s=NO_LIMIT if start.wall_s is None else start.wall_s,
+        grace_s=start.grace_s,
+        locks={lock: tuple(units) for lock, units in start.locks.items()},
+        memory=start.memory,
+        used=record.figures.memory if record.figures is not None else 0,
+    )
+
+
+def ended_as(active: Active, end: EndRecord, file: str) -> Ended:
+    return Ended(seq=active.seq, name=active.name, at=end.ended_at, how=Outcome(end.outcome), file=file)
+
+
+def end_words(end: EndRecord) -> str:
+    """An end for the log: outcome=failed exit=3 elapsed=1h30m cpu=12s peak=1.5GB."""
+    words = [f"outcome={end.outcome}"]
+    if end.exit is not None:
+        words.append(f"exit={end.exit}")
+    if end.signal is not None:
+        words.append(f"signal={end.signal}")
+    words.append(f"elapsed={format_duration(round(end.elapsed_s, 1))}")
+    words.append(f"peak={format_size(end.peak_memory)}")
+    if end.leftover:
+        words.append(f"leftover={len(end.leftover)}")
+    return " ".join(words)
+
+
+def same_job_text(path_data: bytes, start: StartRecord) -> bool:
+    """A file carries the user's text of this very run."""
+    return trace.split(path_data)[0] == trace.split(snapshot(start))[0]
+
+
+def inode_of(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
