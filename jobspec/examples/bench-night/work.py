@@ -28,14 +28,11 @@ SCALE = float(os.environ.get("BENCH_NIGHT_SCALE", "1"))
 
 
 def share_of_ram(percent: float) -> int:
-    """That share of the box's RAM in bytes, at most 512 MiB: what a job of the night allocates for real."""
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        # in a container the box is as big as its cgroup, whatever the kernel says of the machine
-        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    except (OSError, ValueError):
-        pass
-    return int(min(total * percent / 100, LARGEST) * SCALE)
+    """That share of the RAM in bytes, for a job of the night to allocate for real: at most 512 MiB, and an eighth of what it declared."""
+    size = min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * percent / 100, LARGEST)
+    # in a container the box is smaller than the machine that sysconf sees; what the spooler counted for this job knows that
+    declared = int(os.environ.get("SPOOLD_MEMORY", "0"))
+    return int((min(size, declared / 8) if declared else size) * SCALE)
 
 
 def repeat(seconds: float, work: Callable[[], int]) -> tuple[int, float]:
