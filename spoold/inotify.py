@@ -28,6 +28,9 @@ MOVE_SELF: Final = 0x800
 ONLYDIR: Final = 0x01000000
 EXCL_UNLINK: Final = 0x04000000
 
+METHODS: Final = ("add_callback", "remove_callbacks", "read_events", "handle_event")
+"""What is called here, and what calls us."""
+
 Tell = Callable[[str, str | None], None]
 """Takes a label and the name of the entry that changed; None: everything may have."""
 
@@ -94,8 +97,9 @@ class Inotify:
             from watchdog.observers.inotify_c import InotifyFD
         except ImportError as error:
             raise Unexpected(str(error)) from error
-        if not all(hasattr(InotifyFD, name) for name in ("add_callback", "remove_callbacks", "read_events", "handle_event")):
-            raise Unexpected("InotifyFD has other methods")
+        missing = [name for name in METHODS if not hasattr(InotifyFD, name)]
+        if missing:
+            raise Unexpected(f"InotifyFD has no {missing[0]}")
         self._masks = masks
         self._only = only
         self._tell = tell

@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
     FileClosedEvent,
     FileCreatedEvent,
     FileDeletedEvent,
@@ -170,7 +173,8 @@ class Observer:
         # FSEvents has no closed events and sees a whole tree: all events of the stages, and the root is left to the daemon's own look
         if self._recursive and label == ROOT:
             return
-        kinds: list[type[FileSystemEvent]] = [FileClosedEvent, FileCreatedEvent, FileDeletedEvent, FileMovedEvent]
+        files: list[type[FileSystemEvent]] = [FileClosedEvent, FileCreatedEvent, FileDeletedEvent, FileMovedEvent]
+        kinds = [*files, DirCreatedEvent, DirDeletedEvent, DirMovedEvent]
         handler = _Handler(label, path, self._only.get(label), self._pending)
         with inotify.without_signals():
             self._watches[label] = self._observer.schedule(
