@@ -129,9 +129,12 @@ def quantization(seconds: float) -> tuple[float, str, str]:
 
 def model(seconds: float) -> tuple[float, str, str]:
     """Reads a buffer of 2 % of the RAM (at most 512 MiB) from end to end, again and again."""
-    size = max(MIB, share_of_ram(2) // MIB * MIB)
-    # a page of zeros that nobody wrote to takes no memory: every page is written
-    weights = memoryview(bytearray(random.Random(64).randbytes(MIB) * (size // MIB)))
+    size = max(1, share_of_ram(2) // MIB) * MIB
+    weights = memoryview(bytearray(size))
+    block = random.Random(64).randbytes(MIB)
+    for start in range(0, size, MIB):
+        # a page that nobody wrote to takes no memory: every page is written
+        weights[start : start + MIB] = block
     sums = set()
 
     def once() -> int:
