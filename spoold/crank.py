@@ -144,6 +144,8 @@ class Crank:
 
     def turn(self, now: float, tick: float) -> None:
         """Everything that can be done now.  `now` is the date, `tick` counts time awake."""
+        if not self._o.owner.still_ours():
+            self._own_again()
         hints = self._o.watcher.drain()
         if self._collect(now, tick):
             self._decide(now, tick)
@@ -166,6 +168,17 @@ class Crank:
         self._work_at_door(now, tick)
         if self._stale or (self._look_again is not None and self._look_again <= now):
             self._decide(now, tick)
+
+    def _own_again(self) -> None:
+        """The spool was removed and made anew, or its .spoold/ was: whoever locks what is there now is its spooler."""
+        self._o.owner.drop()
+        try:
+            self._o.store.make_private()
+        except OSError as error:
+            raise SpoolError(f"the spool has gone: {error.filename}: {error.strerror}; start again when it is back") from error
+        self._o.owner.take()
+        self._o.pool.renew()
+        self._journal.say("the spool's lock was removed and has been taken again")
 
     def _collect(self, now: float, tick: float) -> bool:
         """What supervisors said.  True if something became free."""

@@ -19,6 +19,8 @@ from spoold.store import Store
 
 LITTER_S: Final = 60.0
 """How long something may lie in incoming/ unread before it is named."""
+LINGER_S: Final = 0.005
+"""Some copy programs close a file and then set its mode by name, a few microseconds later: taken away at once, they would report an error."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
 
@@ -44,9 +46,9 @@ class Door:
         self._named: set[str] = set()
 
     def hint(self, stage: Stage, entry: str, tick: float) -> None:
-        """Something happened to this entry: look at it now."""
+        """Something happened to this entry: look at it as soon as it has been left alone for a moment."""
         if is_candidate(entry):
-            self._waiting[(stage, entry)] = _Waiting(tick)
+            self._waiting[(stage, entry)] = _Waiting(tick + LINGER_S)
 
     def left_claim(self, claim: str, tick: float) -> None:
         """An earlier spooler took this out of incoming/ and did not finish."""
@@ -57,7 +59,7 @@ class Door:
         entries = self._store.stage_entries(Stage.INCOMING)
         jobs = {entry for entry in entries if is_candidate(entry)}
         for entry in jobs:
-            self._waiting.setdefault((Stage.INCOMING, entry), _Waiting(tick))
+            self._waiting.setdefault((Stage.INCOMING, entry), _Waiting(tick + LINGER_S))
         litter = {entry for entry in entries if not entry.startswith(".") and entry not in jobs}
         self._litter = {entry: self._litter.get(entry, tick) for entry in litter}
         self._named &= litter

@@ -105,6 +105,12 @@ class Pool:
         self._parked.clear()
         self._launching.close()
 
+    def renew(self) -> None:
+        """The slots on disk were removed: supervisors that wait hold files that are no more, so others take their place."""
+        for member in list(self._parked):
+            self._forget(member)
+        self.open()
+
     # what is there ----------------------------------------------------------------------------------------------------
 
     def fds(self) -> list[int]:

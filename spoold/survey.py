@@ -60,26 +60,14 @@ class Survey:
     box: Box
     runs: dict[str, Run]
     incoming: list[str]
+    """Dropped and not yet accepted, those that are being accepted among them."""
     unread: list[Unread]
+    unrecorded: list[str]
+    """Names in running/ that no run explains."""
     spooler: int | None
     """The pid of the spooler that runs, 0 if it did not say, None if there is none."""
     reasons: Mapping[str, tuple[Reason, ...]] = field(default_factory=dict)
     latest: Mapping[str, float] = field(default_factory=dict)
-
-
-def find_spool(option: str | None) -> Layout:
-    """The spool that the command line means: --spool, else $SPOOLD_SPOOL, else ./spool, else ~/spool."""
-    for path, said in ((option, "--spool"), (os.environ.get("SPOOLD_SPOOL"), "SPOOLD_SPOOL")):
-        if path:
-            layout = Layout(os.path.realpath(path))
-            if not os.path.isdir(layout.stage(Stage.READY)):
-                raise NoSuchError(f"{path} ({said}) is no spool; `spoold init {path}` makes one")
-            return layout
-    for path in ("spool", os.path.expanduser("~/spool")):
-        layout = Layout(os.path.realpath(path))
-        if os.path.isdir(layout.stage(Stage.READY)):
-            return layout
-    raise NoSuchError("no spool here: neither ./spool nor ~/spool is one; `spoold init` makes one, --spool DIR names another")
 
 
 def read_settings(layout: Layout) -> tuple[Settings, str | None]:
@@ -159,6 +147,14 @@ def load_ready(store: Store, entry: str, settings: Settings, total: int) -> Read
     return ready
 
 
+def claimed(store: Store) -> list[str]:
+    """The names that dropped files had which are private already and not yet accepted or refused."""
+    try:
+        return [claim.partition("~")[2] for claim in store.entries(store.layout.claims)]
+    except FileNotFoundError:
+        return []
+
+
 def survey(layout: Layout, now: float) -> Survey:
     """Look at everything but done/ and refused/, of which only what somebody waits for is read."""
     store = Store(layout)
@@ -171,7 +167,7 @@ def survey(layout: Layout, now: float) -> Survey:
     try:
         running = set(store.stage_entries(Stage.RUNNING))
         ready = sorted(store.stage_entries(Stage.READY))
-        incoming = sorted(entry for entry in store.stage_entries(Stage.INCOMING) if is_candidate(entry))
+        incoming = sorted({entry for entry in (*store.stage_entries(Stage.INCOMING), *claimed(store)) if is_candidate(entry)})
     except FileNotFoundError as error:
         raise NoSuchError(f"{layout.root} is no whole spool: {error.filename} is missing; `spoold init {layout.root}` mends it") from error
     for slot, record in read_records(layout).items():
@@ -198,11 +194,14 @@ def survey(layout: Layout, now: float) -> Survey:
         job = load_ready(store, entry, settings, memory.total)
         if isinstance(job, Unread):
             unread.append(job)
-        elif job is not None and queue.clash(job.name) is None and queue.get(job.key) is None:
+        elif job is not None and (queue.clash(job.name) is not None or queue.get(job.key) is not None):
+            unread.append(Unread(entry, f"a job named {job.name} is live already"))
+        elif job is not None:
             queue.add(job)
     resolve_ends(queue, Archive(store))
     owner = claim.owner_pid(layout.owner) or 0 if claim.is_held(layout.owner) else None
-    found = Survey(layout, now, settings, problem, queue, box, runs, incoming, unread, owner)
+    unrecorded = sorted(entry for entry in running - {run.start.file for run in runs.values()} if is_candidate(entry))
+    found = Survey(layout, now, settings, problem, queue, box, runs, incoming, unread, unrecorded, owner)
     found.reasons = explanation.explain(queue, box, now)
     found.latest = scheduler.latest_starts(queue, box, now)
     return found
