@@ -36,7 +36,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copytree(NIGHT, checkout / "jobspec/examples/bench-night", ignore=shutil.ignore_patterns("__pycache__"))
     bin = checkout / ".venv/bin"
     bin.mkdir(parents=True)
-    for name, words in (("python", ""), ("python3", ""), ("spoold", "-c 'from spoold.cli import main; main()' ")):
+    for name, words in (("python", ""), ("python3", ""), ("spoold", "-c 'import sys; from spoold.cli import main; sys.exit(main())' ")):
         script = bin / name
         script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" {words}"$@"\n')
         script.chmod(0o755)
@@ -206,6 +206,8 @@ def runs(checkout: Path, suffix: str) -> dict[str, tuple[datetime.datetime, date
 
 
 def test_the_night_runs_twice_in_order_with_the_quantization_beside_the_benchmarks(checkout: Path) -> None:
+    for path in (checkout / "jobspec/examples/bench-night").iterdir():
+        path.chmod(0o664)  # as a checkout made with umask 002 has it
     for suffix in ("", ".2"):
         said = demo(checkout)
         assert said.returncode == 0, said.stdout + said.stderr

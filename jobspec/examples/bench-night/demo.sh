@@ -2,6 +2,7 @@
 # demo - what `make demo` does: drop the bench night into a spool with cp, be its spooler until it is empty, show what happened.
 # Expects .venv (see .ci/venv).  Where another spooler already owns the spool it leaves the work to that one and watches.
 set -u
+umask 022  # in a checkout made with umask 002 cp would drop files that a group may write to, and those are refused
 cd "$(dirname "$0")/../../.." || exit
 spool=${1:-spool}
 night=jobspec/examples/bench-night
