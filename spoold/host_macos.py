@@ -25,7 +25,7 @@ F_FULLFSYNC: Final = 51
 RENAME_SWAP: Final = 2
 RENAME_EXCL: Final = 4
 VM_STAT: Final = "/usr/bin/vm_stat"
-VM_STAT_TIMEOUT_S: Final = 5
+VM_STAT_TIMEOUT_S: Final = 2
 
 
 def awake() -> float:
