@@ -110,11 +110,12 @@ def bound(version: int, directory: str) -> Bound | None:
     """
     if version == 2:
         limits = [n for n in (_number(directory, "memory.max"), _number(directory, "memory.high")) if n is not None]
-        used, prefix = _number(directory, "memory.current"), ""
+        usage, prefix = "memory.current", ""
     else:
         limits = [n for n in (_number(directory, "memory.limit_in_bytes"),) if n is not None and n < NO_LIMIT_V1]
-        used, prefix = _number(directory, "memory.usage_in_bytes"), "total_"
-    if not limits or used is None:
+        usage, prefix = "memory.usage_in_bytes", "total_"
+    used = _number(directory, usage) if limits else None
+    if used is None:
         return None
     limit, stat = min(limits), _stat(directory)
     cache = sum(stat.get(name, 0) for name in (f"{prefix}inactive_file", f"{prefix}active_file", "slab_reclaimable"))
