@@ -15,6 +15,7 @@ from spoold.host_facts import MemoryStatus
 
 NO_LIMIT_V1: Final = 1 << 60
 """v1 has no word for "no limit": it is a number just under 2**63, rounded to pages."""
+MEMINFO: Final = frozenset({"MemTotal", "MemFree", "MemAvailable", "Active(file)", "Inactive(file)", "SwapTotal", "SwapFree"})
 
 
 class Bound(NamedTuple):
@@ -26,13 +27,14 @@ class Bound(NamedTuple):
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
-    """/proc/meminfo in bytes."""
+    """What is needed of /proc/meminfo, in bytes."""
     table = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
-        words = rest.split()
-        if words:
-            table[name] = int(words[0]) * (1024 if words[-1] == "kB" else 1)
+        if name in MEMINFO:
+            table[name] = int(rest.removesuffix(" kB")) * 1024
+    if not {"MemTotal", "MemFree"} <= table.keys():
+        raise ValueError("/proc/meminfo does not say how much memory there is")
     return table
 
 

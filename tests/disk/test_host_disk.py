@@ -286,7 +286,13 @@ def test_version_one_is_read_too(tmp_path: Path) -> None:
 def test_an_old_kernel_is_answered_from_what_it_says() -> None:
     old = linux_memory.parse_meminfo("MemTotal: 1000 kB\nMemFree: 100 kB\nActive(file): 20 kB\nInactive(file): 30 kB\nHugePages_Total: 7\n")
     assert linux_memory.available_of(old) == 150 * 1024
-    assert old["HugePages_Total"] == 7
+    assert "HugePages_Total" not in old
+
+
+@pytest.mark.parametrize("text", ["", "MemTotal: 1000 kB\n", "MemTotal: many\nMemFree: 1 kB\n"])
+def test_no_number_is_made_up_if_the_kernel_says_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"meminfo|invalid"):
+        linux_memory.parse_meminfo(text)
 
 
 @linux
