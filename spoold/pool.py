@@ -237,7 +237,10 @@ class Pool:
     def collect(self, now: float) -> list[Event]:
         """What has happened since the last call."""
         events: list[Event] = []
+        had_launcher = self._launching.fd >= 0
         self._launching.read()  # first: it says why a supervisor is not there
+        if had_launcher and self._launching.fd < 0:
+            self._ask_at = now + LATER_S  # whatever ended it may end the next one at once
         ready = self._ready()
         for member in ready:
             if member.connected:
@@ -250,9 +253,11 @@ class Pool:
                     log.warning("run %d cannot be looked after: %s", member.run, error)  # the next call looks again
             elif member.has_unsent:
                 member.flush()
-        if not self._parked and now >= self._ask_at:
+        if not self._complete and now >= self._ask_at:
             try:
-                self._ask()
+                self._launching.start()
+                if not self._parked:
+                    self._ask()
             except SpoolError as error:
                 log.warning("%s", error)
                 self._ask_at = now + LATER_S
@@ -260,7 +265,7 @@ class Pool:
 
     def next_look(self, now: float) -> float | None:
         """When `collect` is needed although nothing is readable; None: never."""
-        moments = [] if self._parked else [self._ask_at]
+        moments = [] if self._complete else [self._ask_at]
         for member in self._runs.values():
             if member.has_unsent:
                 moments.append(now + SOON_S)
@@ -273,6 +278,11 @@ class Pool:
         return max(now, min(moments)) if moments else None
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _complete(self) -> bool:
+        """There is a launcher, and a supervisor for the next order."""
+        return bool(self._parked) and self._launching.fd >= 0
 
     def _ready(self) -> list[Member]:
         poll = select.poll()
@@ -308,7 +318,7 @@ class Pool:
         if not member.connected:
             if member.state is State.PARKED:
                 self._forget(member)
-                self._ask_at = now + LATER_S  # whatever ended it may end the next one at once
+                self._ask_at = now + LATER_S  # as above
             elif member.state is State.RUNNING:
                 member.state, member.pause_s = State.WATCHED, SOON_S
 
