@@ -22,6 +22,7 @@ from jobspec.parse import parse
 from jobspec.spec import Share
 from spoold.claim import is_held
 from spoold.layout import Layout
+from spoold.model import Stage
 
 ROOT = Path(__file__).resolve().parents[2]
 NIGHT = ROOT / "jobspec/examples/bench-night"
@@ -41,7 +42,8 @@ def checkout(tmp_path: Path) -> Path:
         script.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" {words}"$@"\n')
         script.chmod(0o755)
     spool = checkout / "spool"
-    spool.mkdir()
+    for stage in Stage:
+        (spool / stage.value).mkdir(parents=True)
     (spool / "spool.toml").write_text(f'durability = "fast"\n[env]\nPATH = "{BIN}"\nBENCH_NIGHT_SCALE = "0.15"\n')
     return checkout
 
@@ -117,7 +119,6 @@ def drop_list(checkout: Path) -> list[str]:
 def test_a_night_that_was_broken_off_goes_on_before_another_is_dropped(checkout: Path) -> None:
     assert [Path(line).stem.partition("-")[2] for line in drop_list(checkout)] == NAMES
     ready = checkout / "spool/ready"
-    ready.mkdir()
     (ready / "0700-mine.toml").write_text('command = ["true"]\n')
     assert len(drop_list(checkout)) == len(NAMES)
     (ready / "0005-g52.toml.hold").write_text(script_of("g52"))
