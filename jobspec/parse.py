@@ -30,20 +30,22 @@ from jobspec.values import (
     moment,
     shown,
     table,
-    text,
     unknown_key,
 )
+from jobspec.values import text as plain_text
 
 MAX_RETRIES: Final = 1000
 _GLOB: Final = re.compile(r"[A-Za-z0-9*?\[][A-Za-z0-9._+@*?\[\]-]*")
 _BRACKETS: Final = re.compile(r"\[[^\[\]]+\]")
+RETRY_WORDS: Final = {outcome.value: outcome for outcome in RetryOn}
 _MODEL_KEYS: Final = ("model", "margin")
 _RETRY_KEYS: Final = ("times", "delay", "on")
 
 
 def parse(data: bytes) -> Job:
     """The job in the bytes of a file, with or without a trace."""
-    document = toml.read(trace.split(data)[0] if len(data) <= MAX_FILE_BYTES else data)
+    text, history = trace.split(data) if len(data) <= MAX_FILE_BYTES else (data, b"")
+    document = toml.read(text)
     if not document.readable:
         raise JobSpecError(document.problems)
     faults = Faults()
@@ -59,7 +61,10 @@ def parse(data: bytes) -> Job:
         else:
             unknown_key((key,), FIELDS.keys(), faults)
     _check_together(document, values, faults)
-    problems = [*document.problems, *(document.problem(path, words) for path, words in faults.found), *_stray(data)]
+    problems = [*document.problems, *(document.problem(path, words) for path, words in faults.found)]
+    stray = trace.stray_line(text, history) if history else None
+    if stray is not None:
+        problems.append(Problem(stray, 1, "", "this stands below the history and would not be read; put it above the history"))
     if problems:
         raise JobSpecError(problems)
     return Job(**values)
@@ -72,11 +77,6 @@ def _check_together(document: toml.Document, values: Mapping[str, Any], faults: 
     elif not given and document.lost.isdisjoint(("command", "script")):
         faults.add((), "command or script is missing")
     check_misplaced(document, FIELDS, faults)
-
-
-def _stray(data: bytes) -> list[Problem]:
-    line = trace.stray_line(data)
-    return [] if line is None else [Problem(line, 1, "", "this stands below the history and would not be read; put it above the history")]
 
 
 def _command(value: object, path: Path, faults: Faults) -> tuple[str, ...] | None:
@@ -101,7 +101,7 @@ def _command(value: object, path: Path, faults: Faults) -> tuple[str, ...] | Non
 
 
 def _script(value: object, path: Path, faults: Faults) -> str | None:
-    script = text(value, path, faults)
+    script = plain_text(value, path, faults)
     if script is not None and not script.strip():
         faults.add(path, "must not be empty")
         return None
@@ -184,7 +184,7 @@ def _memory(value: object, path: Path, faults: Faults) -> int | Share | ModelSiz
     if "model" not in value:
         faults.add(path, "model is missing: the file or folder whose size is meant")
         return None
-    model = text(value["model"], (*path, "model"), faults, "a path in quotes")
+    model = plain_text(value["model"], (*path, "model"), faults, "a path in quotes")
     margin = amount(value.get("margin", 0), (*path, "margin"), faults)
     return None if model is None or margin is None else ModelSize(model, margin)
 
@@ -200,12 +200,12 @@ def _retry(value: object, path: Path, faults: Faults) -> Retry | None:
     else:
         faults.add(path, "times is missing: how often it may be run again")
     delay = duration(value.get("delay", 0), (*path, "delay"), faults, zero=True)
-    on = _retry_on(value["on"], (*path, "on"), faults) if "on" in value else frozenset({RetryOn.FAILED})
+    on = _retry_on(value.get("on", ["failed"]), (*path, "on"), faults)
     return None if times is None or delay is None or on is None else Retry(times=times, delay_s=delay, on=on)
 
 
 def _retry_on(value: object, path: Path, faults: Faults) -> frozenset[RetryOn] | None:
-    words = [outcome.value for outcome in RetryOn]
+    words = RETRY_WORDS
     if not isinstance(value, list) or not value:
         what = "empty: leave retry out instead" if value == [] else shown(value)
         faults.add(path, f"must be an array of {', '.join(words)}, not {what}")
@@ -213,7 +213,7 @@ def _retry_on(value: object, path: Path, faults: Faults) -> frozenset[RetryOn] |
     for index, word in enumerate(value):
         if not isinstance(word, str) or word not in words:
             faults.add((*path, index), f"must be one of {', '.join(words)}, not {shown(word)}")
-    return frozenset(RetryOn(word) for word in value if isinstance(word, str) and word in words)
+    return frozenset(words[word] for word in value if isinstance(word, str) and word in words)
 
 
 def _wall(value: object, path: Path, faults: Faults) -> float | None:
@@ -238,9 +238,9 @@ def _note(value: object, path: Path, faults: Faults) -> str | None:
 FIELDS: Final[Mapping[str, tuple[str, Callable[[object, Path, Faults], Any]]]] = {
     "command": ("command", _command),
     "script": ("script", _script),
-    "cwd": ("cwd", text),
+    "cwd": ("cwd", plain_text),
     "env": ("env", environment),
-    "stdin": ("stdin", text),
+    "stdin": ("stdin", plain_text),
     "after": ("after", _names),
     "after_ok": ("after_ok", _names),
     "after_failed": ("after_failed", _names),

@@ -16,6 +16,7 @@ from jobspec.complaints import in_words
 from jobspec.errors import Problem
 from jobspec.names import show
 from jobspec.places import MAX_DEPTH, Path, Places, Statement, find_places, line_column
+from jobspec.plain import read_plain
 from jobspec.spec import MAX_FILE_BYTES
 
 _BOM: Final = b"\xef\xbb\xbf"
@@ -100,6 +101,10 @@ def read(data: bytes) -> Document:
             return _unreadable(Problem(*place, "", "a carriage return stands alone: lines end in LF or CR LF"))
         text = text.replace("\r\n", "\n")
     document = Document(text)
+    plain = read_plain(text)
+    if plain is not None:
+        document.table = plain
+        return document
     budget = _MAX_READ
     while document.readable and not _read_once(document, go_on=budget > 0):
         budget -= len(text)

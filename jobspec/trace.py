@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import tomli_w
@@ -34,24 +35,28 @@ _COMMENT_OR_STRING: Final = re.compile(toml.COMMENT_OR_STRING.pattern.encode())
 _BLOCK_START: Final = re.compile(rb"^(?=\[\[trace\]\]\r?$)", re.MULTILINE)
 _LEFT_OUT: Final = re.compile(rb"^# ([0-9]{1,9}) older (?:entry|entries) left out[^\n]*\n?", re.MULTILINE)
 _COMMENTS: Final = re.compile(rb"(?:[ \t]*(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?\r?\n)*\Z")
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_PLAIN_TEXT: Final = re.compile(r"[ !#-\[\]-~]*")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def split(data: bytes) -> tuple[bytes, bytes]:
     """The user's text and the history below it; together they are the file again."""
-    if _MARKER_START not in data:
+    start = data.find(_MARKER_START)
+    found = _MARKER_LINE.search(data, start) if start >= 0 else None
+    if found is None:
         return data, b""
-    lines = {line.start(): line for line in _MARKER_LINE.finditer(data)}
-    if not lines:
-        return data, b""
-    at = next(iter(lines))
+    at = found.start()
     if b'"""' in data[:at] or b"'''" in data[:at]:
         # a line that looks like the marker may be part of a string of the user
+        lines = {line.start(): line for line in _MARKER_LINE.finditer(data, at)}
         at = next((token.start() for token in _COMMENT_OR_STRING.finditer(data) if token.start() in lines), -1)
         if at < 0:
             return data, b""
-    if lines[at][1] is not None:
-        at -= 2 if data.endswith(b"\r\n", 0, at) else 1
+        found = lines[at]
+    if found[1] is not None:
+        # an editor that turned every line end into CR LF turned this one too
+        at -= 2 if found[0].endswith(b"\r") else 1
     return data[: max(at, 0)], data[max(at, 0) :]
 
 
@@ -87,13 +92,12 @@ def append(data: bytes, *entries: Mapping[str, Any], limit: int = MAX_FILE_BYTES
     return b"".join((text, start, note, *(part for _, part in parts[first:]), _END[1:], b"\n"))
 
 
-def stray_line(data: bytes) -> int | None:
-    """The first line below the history that is neither blank nor a comment, by its number: nobody would ever read it."""
-    history = split(data)[1]
+def stray_line(text: bytes, history: bytes) -> int | None:
+    """The first line below a history that is neither blank nor a comment, by its number in the file: nobody would ever read it."""
     end = history.rfind(_END) + len(_END)
     if end < len(_END) or not history[end:].strip():
         return None
-    number = data.count(b"\n") - history.count(b"\n", end) + 1
+    number = text.count(b"\n") + history.count(b"\n", 0, end) + 1
     for line in history[end:].split(b"\n"):
         if line.strip() and not line.lstrip().startswith(b"#"):
             return number
@@ -106,20 +110,25 @@ def _note(gone: int) -> bytes:
 
 
 def _block(entry: Mapping[str, Any]) -> bytes:
-    lines = "".join(f"{_key(key)} = {_inline(value)}\n" for key, value in entry.items() if value is not None)
+    lines = "".join([f"{_key(key)} = {_inline(value)}\n" for key, value in entry.items() if value is not None])
     return f"[[trace]]\n{lines}\n".encode("utf-8", "replace")
 
 
-def _key(key: str) -> str:
-    return tomli_w.dumps({key: 0})[:-5]
-
-
 def _inline(value: object) -> str:
+    # as tomli-w would write them, at a fraction of its time: this is on the way of every job
+    if isinstance(value, str) and _PLAIN_TEXT.fullmatch(value):
+        return f'"{value}"'
+    if type(value) in (int, float, datetime):
+        return str(value)
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(k)} = {_inline(v)}" for k, v in value.items()) + " }" if value else "{}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_inline, value)) + "]"
     return tomli_w.dumps({"v": value})[4:-1]
+
+
+def _key(key: str) -> str:
+    return key if _PLAIN_KEY.fullmatch(key) else tomli_w.dumps({key: 0})[:-5]
 
 
 def _sift(history: bytes) -> tuple[bytes, list[tuple[dict[str, Any], bytes]], bytes]:
@@ -134,7 +143,7 @@ def _sift(history: bytes) -> tuple[bytes, list[tuple[dict[str, Any], bytes]], by
     if rest and not rest.endswith(b"\n"):
         rest += b"\n"
     head, *blocks = _BLOCK_START.split(body)
-    if not _COMMENTS.match(head):
+    if not _COMMENTS.match(head) or not _is_utf8(head):
         return b"", [], body + rest
     good: list[tuple[dict[str, Any], bytes]] = []
     entries = _entries(body) if whole else None
@@ -155,6 +164,14 @@ def _entries(body: bytes) -> list[dict[str, Any]] | None:
     entries = document.table.pop("trace", [])
     sound = not document.problems and not document.table and isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
     return entries if sound else None
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _as_comments(damaged: bytes) -> bytes:

@@ -27,6 +27,8 @@ _SHOWN: Final = (("EB", 10**18), ("PB", 10**15), ("TB", 10**12), ("GB", 10**9), 
 
 _TICKS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _PART: Final = re.compile(r"([0-9]+)(?:\.([0-9]+))?[ ]?(ms|[dhms])")
+_ONE_PART: Final = re.compile(r"([0-9]{1,12})([dhms])")
+_SECONDS: Final = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 _BARE: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
 
@@ -94,6 +96,10 @@ def parse_duration(text: str) -> float:
     """Seconds of "90m", "1h30m", "3d", "500ms", to the millisecond."""
     if len(text) > _MAX_TEXT:
         raise _no_duration(text)
+    if match := _ONE_PART.fullmatch(text):
+        seconds = int(match[1]) * _SECONDS[match[2]]
+        if seconds <= MAX_DURATION_S:
+            return float(seconds)
     ticks = pos = 0
     last = MAX_DURATION_S * 1000 + 1
     for match in _PART.finditer(text):
