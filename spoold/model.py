@@ -9,7 +9,8 @@ from __future__ import annotations
 import bisect
 import enum
 import fnmatch
-from collections.abc import Iterator, Mapping
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -83,6 +84,15 @@ class Reason:
 
 
 Key = tuple[int, str]
+Shape = tuple[tuple[tuple[str, int | None], ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the `after`s of a ready job have come to: nobody is left to wait for, or why it can never run."""
+
+    satisfied: bool
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +132,16 @@ class Ready:
     @property
     def waits_for_jobs(self) -> bool:
         return bool(self.job.after or self.job.after_ok or self.job.after_failed)
+
+    @property
+    def special(self) -> bool:
+        """More than locks, memory and the order may keep it waiting."""
+        return self.held or self.away or self.memory is None or self.not_before is not None or self.waits_for_jobs
+
+    @property
+    def shape(self) -> Shape:
+        """What it asks for; two jobs of one shape fit at the same moments."""
+        return (tuple(self.locks.items()), self.memory or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +230,10 @@ class Queue:
         self._waited_for: dict[str, set[Key]] = {}
         self._globbing: set[Key] = set()
         self._conditional: set[Key] = set()
+        self._special: list[Key] = []
+        self._shapes: dict[Shape, list[Key]] = {}
+        self._give_ups: list[tuple[float, Key]] = []
+        self._standing: dict[Key, Standing] = {}
         self.ended: dict[str, Ended] = {}
         """By NAME: the end that happened last."""
         self.past: dict[tuple[str, str], Ended] = {}
@@ -224,6 +248,9 @@ class Queue:
         self._ready[job.key] = job
         self._live[fold(job.name)] = job
         bisect.insort(self._order, job.key)
+        bisect.insort(self._special if job.special else self._shapes.setdefault(job.shape, []), job.key)
+        if job.give_up_at is not None:
+            heapq.heappush(self._give_ups, (job.give_up_at, job.key))
         if job.waits_for_jobs or job.give_up_at is not None:
             self._conditional.add(job.key)
         if job.waits_for_jobs:
@@ -232,6 +259,7 @@ class Queue:
                     self._globbing.add(job.key)
                 else:
                     self._waited_for.setdefault(name, set()).add(job.key)
+        self._touch(job.name)
 
     def take(self, key: Key) -> Ready:
         """A job leaves ready/."""
@@ -239,6 +267,8 @@ class Queue:
         del self._live[fold(job.name)]
         del self._order[bisect.bisect_left(self._order, key)]
         self._conditional.discard(key)
+        self._standing.pop(key, None)
+        self._leave_line(job)
         if job.waits_for_jobs:
             self._globbing.discard(key)
             for name in _names(job.job):
@@ -247,10 +277,30 @@ class Queue:
                     waiting.discard(key)
                     if not waiting:
                         del self._waited_for[name]
+        self._touch(job.name)
         return job
+
+    def _leave_line(self, job: Ready) -> None:
+        line = self._special if job.special else self._shapes[job.shape]
+        del line[bisect.bisect_left(line, job.key)]
+        if not line and not job.special:
+            del self._shapes[job.shape]
+
+    def _touch(self, name: str) -> None:
+        """This NAME is live, ended or neither in another way than before: whoever may wait for it has to be judged again."""
+        if not self._conditional:
+            return
+        for key in self._waited_for.get(name, ()):
+            self._standing.pop(key, None)
+        for key in self._globbing:
+            if key in self._standing and _globs(self._ready[key].job, name):
+                del self._standing[key]
 
     def get(self, key: Key) -> Ready | None:
         return self._ready.get(key)
+
+    def __getitem__(self, key: Key) -> Ready:
+        return self._ready[key]
 
     def in_order(self) -> Iterator[Ready]:
         """Ready jobs, the earliest placed first.  The queue must not change meanwhile."""
@@ -261,6 +311,48 @@ class Queue:
     def conditional(self) -> list[Ready]:
         """Ready jobs that may become impossible: those that wait for others or give up, in order."""
         return [self._ready[key] for key in sorted(self._conditional)]
+
+    @property
+    def special(self) -> Sequence[Key]:
+        """Ready jobs, in order, that have to be judged one by one: they wait for others, a time, a hold or a file."""
+        return self._special
+
+    @property
+    def shapes(self) -> Mapping[Shape, Sequence[Key]]:
+        """All other ready jobs, in order, by what they ask for: what keeps one of a shape from starting now keeps all of them."""
+        return self._shapes
+
+    def standing(self, key: Key) -> Standing | None:
+        """What was last found about the `after`s of a ready job; None after anything happened that may change it."""
+        return self._standing.get(key)
+
+    def note_standing(self, key: Key, standing: Standing) -> None:
+        assert key in self._ready
+        self._standing[key] = standing
+
+    def gave_up(self, now: float) -> list[Ready]:
+        """Ready jobs whose `give_up` has passed."""
+        found = []
+        while self._give_ups and self._give_ups[0][0] <= now:
+            at, key = heapq.heappop(self._give_ups)
+            job = self._ready.get(key)
+            if job is not None and job.give_up_at == at:
+                found.append(job)
+        for job in found:
+            assert job.give_up_at is not None
+            heapq.heappush(self._give_ups, (job.give_up_at, job.key))
+        return found
+
+    @property
+    def next_give_up(self) -> float | None:
+        """The earliest `give_up` of a ready job."""
+        while self._give_ups:
+            at, key = self._give_ups[0]
+            job = self._ready.get(key)
+            if job is not None and job.give_up_at == at:
+                return at
+            heapq.heappop(self._give_ups)
+        return None
 
     def waiting_for(self, name: str) -> tuple[Ready, ...]:
         """Ready jobs that name this NAME in an `after`, or may mean it by a glob."""
@@ -287,6 +379,7 @@ class Queue:
                 assert not both, f"{lock} unit {sorted(both)} of {other.name} given to {run.name} too"
         self._running[run.run] = run
         self._live[fold(run.name)] = run
+        self._touch(run.name)
 
     def update(self, run: Running) -> None:
         """New figures of a run."""
@@ -298,6 +391,7 @@ class Queue:
         """A run has no process left: what it held is free."""
         ended = self._running.pop(run)
         del self._live[fold(ended.name)]
+        self._touch(ended.name)
         return ended
 
     def runs(self) -> tuple[Running, ...]:
@@ -326,6 +420,7 @@ class Queue:
         if last is None or last.at <= ended.at:
             self.ended[ended.name] = ended
         self.past[(ended.file, ended.name)] = ended
+        self._touch(ended.name)
 
 
 def _names(job: Job) -> tuple[str, ...]:
