@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from jobspec import trace
-from jobspec.names import BadNameError, parse_file_name, show
+from jobspec.names import BadNameError, is_candidate, parse_file_name, show
 from spoold.admission import epoch
 from spoold.layout import WHY
 from spoold.model import Ended, Fate, Outcome, Stage, is_glob, matches
@@ -79,6 +79,17 @@ def snapshot(start: StartRecord) -> bytes:
 def account(start: StartRecord, end: EndRecord, *more: Mapping[str, Any]) -> bytes:
     """The whole job file after a run."""
     return trace.append(snapshot(start), started_entry(start, end.pid), ended_entry(start, end), *more)
+
+
+def newest(store: Store, stage: Stage) -> list[str]:
+    """The job files of done/ or refused/ by when they came there, the newest last."""
+    came: list[tuple[int, str]] = []
+    for entry in store.stage_entries(stage):
+        if is_candidate(entry):
+            ident = store.ident(store.layout.entry(stage, entry))
+            if ident is not None:
+                came.append((ident.ctime_ns, entry))
+    return [entry for _, entry in sorted(came)]
 
 
 def last_run(entries: tuple[dict[str, Any], ...]) -> int | None:

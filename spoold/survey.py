@@ -15,11 +15,13 @@ from jobspec.errors import JobSpecError
 from jobspec.names import BadNameError, is_candidate, parse_file_name
 from jobspec.parse import parse
 from jobspec.spec import NO_LIMIT
+from jobspec.units import format_size
 from spoold import claim, explanation, host, records, scheduler
 from spoold.admission import admit, make_box, read_history
 from spoold.archive import Archive
 from spoold.errors import NoSuchError
 from spoold.layout import Layout
+from spoold.meter import disk_free
 from spoold.model import Box, Queue, Ready, Reason, Running, Stage, is_glob
 from spoold.modelsize import model_bytes
 from spoold.records import Figures, RunRecord, StartRecord
@@ -143,8 +145,7 @@ def load_ready(store: Store, entry: str, settings: Settings, total: int) -> Read
     history = read_history(trace.read(opened.data))
     if history is None:
         return Unread(entry, "it was put here by hand and has not been accepted yet")
-    ready = admit(name, job, history, settings, total=total, model_bytes=model_bytes(job, settings.cwd), held_as=None if held is None else entry)
-    return ready
+    return admit(name, job, history, settings, total=total, model_bytes=model_bytes(job, settings.cwd), held_as=None if held is None else entry)
 
 
 def claimed(store: Store) -> list[str]:
@@ -155,12 +156,19 @@ def claimed(store: Store) -> list[str]:
         return []
 
 
+def _disk_closed(layout: Layout, settings: Settings) -> str | None:
+    """Why nothing starts on a disk that is nearly full."""
+    if disk_free(layout.root) >= settings.disk_floor:
+        return None
+    return f"the spool's disk is nearly full, less than the [disk] floor of {format_size(settings.disk_floor)} is free"
+
+
 def survey(layout: Layout, now: float) -> Survey:
     """Look at everything but done/ and refused/, of which only what somebody waits for is read."""
     store = Store(layout)
     settings, problem = read_settings(layout)
     memory = host.memory_status()
-    box = make_box(settings, total=memory.total, available=memory.available, paused=read_paused(layout))
+    box = make_box(settings, total=memory.total, available=memory.available, paused=read_paused(layout), closed=_disk_closed(layout, settings))
     queue = Queue()
     runs: dict[str, Run] = {}
     unread: list[Unread] = []
