@@ -159,7 +159,7 @@ class Crank:
                 self.door.hint(Stage.INCOMING, entry, tick)
             elif label == Stage.READY.value:
                 ready_hints.add(entry)
-            else:
+            elif label != Stage.RUNNING.value or self.runs.concerns_us(entry):
                 self._next_look = tick
         if ready_hints or self.shelf.odd:
             self._guard("ready", lambda: self._apply(self.shelf.look(self.settings, self._total(), tick, ready_hints), now, tick))
@@ -479,6 +479,8 @@ class Crank:
             began = host.awake()
             self._apply(self.shelf.look_into(self.settings, self._total(), tick), now, tick)
             self._next_look_into = tick + max(LOOK_INTO_S, SCAN_SHARE * (host.awake() - began))
+            self.queue.forget()
+            self._waits = {name: waits for name, waits in self._waits.items() if self.queue.live(name) is not None}
         self._if_changed(Stage.READY, tick, lambda: self._apply(self.shelf.look(self.settings, self._total(), tick), now, tick))
 
     def _look_at_running(self, now: float, tick: float) -> None:

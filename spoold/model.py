@@ -414,6 +414,12 @@ class Queue:
     def live_jobs(self) -> Iterator[Ready | Running]:
         return iter(self._live.values())
 
+    def forget(self) -> None:
+        """Drop the ends that no ready job asks about: a spooler runs for months."""
+        self.ended = {name: ended for name, ended in self.ended.items() if name in self._waited_for}
+        since = min((self._ready[key].accepted_at for key in self._globbing), default=None)
+        self.past = {} if since is None else {key: ended for key, ended in self.past.items() if ended.at >= since}
+
     def note_end(self, ended: Ended) -> None:
         """A job has ended, was refused or was withdrawn."""
         last = self.ended.get(ended.name)

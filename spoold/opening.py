@@ -70,7 +70,8 @@ def open_spool(layout: Layout, journal: Journal) -> Opened:
     except BaseException:
         owner.drop()
         raise
-    directories = {stage.value: layout.stage(stage) for stage in Stage} | {"root": layout.root}
+    # done/ and refused/ are only looked into when somebody asks about them; their events are nearly all our own
+    directories = {stage.value: layout.stage(stage) for stage in (Stage.INCOMING, Stage.READY, Stage.RUNNING)} | {"root": layout.root}
     watcher = Watcher(directories)
     watcher.start()
     return Opened(layout, settings, store, Archive(store), pool, watcher, Meter(), owner)

@@ -151,6 +151,15 @@ def _seal(body: bytes, size: int) -> bytes:
     return area
 
 
+def sealed_length(beginning: bytes) -> int:
+    """How many bytes of an area its header claims, from the area's first bytes; 0 if there is no header."""
+    newline = beginning.find(b"\n", 0, 64)
+    parts = beginning[:newline].split(b" ") if newline >= 0 else []
+    if len(parts) != 3 or parts[0] != MAGIC or not parts[1].isdigit():
+        return 0
+    return newline + 1 + int(parts[1])
+
+
 def _unseal(area: bytes) -> bytes | None:
     newline = area.find(b"\n", 0, 64)
     if newline < 0:
@@ -248,23 +257,28 @@ def decode_retired(area: bytes) -> int | None:
 
 
 def decode(data: bytes) -> RunRecord:
-    """A whole record file.  Figures and an end that belong to another run than the start record are as good as absent."""
-    start = decode_start(data[START_AT : START_AT + START_SIZE])
-    figures = decode_figures(data[FIGURES_AT : FIGURES_AT + FIGURES_SIZE])
-    end = decode_end(data[END_AT : END_AT + END_SIZE])
-    retired = decode_retired(data[RETIRED_AT : RETIRED_AT + RETIRED_SIZE])
+    """A whole record file."""
+    return decode_areas(data[START_AT:FIGURES_AT], data[FIGURES_AT:END_AT], data[END_AT:RETIRED_AT], data[RETIRED_AT:RECORD_SIZE])
+
+
+def decode_areas(start_area: bytes, figures_area: bytes, end_area: bytes, retired_area: bytes) -> RunRecord:
+    """A record's four areas.  Figures and an end that belong to another run than the start record are as good as absent."""
+    start, figures, end = decode_start(start_area), decode_figures(figures_area), decode_end(end_area)
     run = start.run if start else None
     return RunRecord(
         start=start,
         figures=figures if figures is not None and figures.run == run else None,
         end=end if end is not None and end.run == run else None,
-        retired=retired,
+        retired=decode_retired(retired_area),
     )
 
 
 def encode_order(order: Order) -> bytes:
     """An order as the body of a message."""
-    return _dump(asdict(order))
+    return _dump({name: getattr(order, name) for name in _ORDER_FIELDS})
+
+
+_ORDER_FIELDS: Final = tuple(f.name for f in fields(Order))
 
 
 def decode_order(body: bytes) -> Order:

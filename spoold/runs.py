@@ -102,6 +102,13 @@ class Runs:
         dues += [active.missing_since + TAKEN_AFTER_S for active in self._active.values() if active.missing_since is not None and not active.stopping]
         return min(dues, default=None)
 
+    def concerns_us(self, entry: str) -> bool:
+        """After an event at this name in running/: a file of ours is missing, or there is one that is not ours."""
+        ours = [active for active in self._active.values() if active.entry == entry]
+        if os.path.lexists(self._layout.entry(Stage.RUNNING, entry)):
+            return not ours
+        return any(active.end is None for active in ours)
+
     # users ------------------------------------------------------------------------------------------------------------
 
     def look(self, tick: float) -> list[str]:

@@ -15,6 +15,7 @@ from spoold import lockfile, records
 from spoold.layout import Layout, Slot
 from spoold.records import Figures, RunRecord
 
+BEGINNING: Final = 4096
 NO_RECORD: Final = RunRecord(start=None, figures=None, end=None, retired=None)
 
 
@@ -40,11 +41,25 @@ def read(slot: Slot) -> RunRecord:
 
 
 def read_record(fd: int) -> RunRecord:
-    return records.decode(os.pread(fd, records.RECORD_SIZE, 0))
+    """What a record says; of each area no more is read than its header claims."""
+    return records.decode_areas(
+        _area(fd, records.START_AT, records.START_SIZE),
+        _area(fd, records.FIGURES_AT, records.FIGURES_SIZE),
+        _area(fd, records.END_AT, records.END_SIZE),
+        _area(fd, records.RETIRED_AT, records.RETIRED_SIZE),
+    )
+
+
+def _area(fd: int, at: int, size: int) -> bytes:
+    area = os.pread(fd, min(size, BEGINNING), at)
+    length = records.sealed_length(area)
+    if len(area) < length <= size:
+        area += os.pread(fd, length - len(area), at + len(area))
+    return area
 
 
 def read_figures(fd: int) -> Figures | None:
-    return records.decode_figures(os.pread(fd, records.FIGURES_SIZE, records.FIGURES_AT))
+    return records.decode_figures(_area(fd, records.FIGURES_AT, records.FIGURES_SIZE))
 
 
 def retire(fd: int, run: int) -> None:
