@@ -11,7 +11,7 @@ import errno
 import os
 import resource
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spoold import command, host, lockfile, records, spawn
@@ -23,6 +23,7 @@ LOCK_AS: Final = 220
 """T's descriptor number in a job: out of the way of shells, which use numbers up to 10, 63 and 255 themselves."""
 TOKEN: Final = "SPOOLD_TOKEN"
 DEADLINE: Final = "SPOOLD_DEADLINE"
+CUT: Final = 1 << 15
 OOM_SCORE: Final = b"500"
 _LOCK_TRIES: Final = 20
 _BOX_AT_FAULT: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EIO})
@@ -181,6 +182,8 @@ class Desk:
         try:
             area = records.encode_start(start)
         except ValueError:
+            # what is refused has a record too; the job file lies in running/, so a cut copy of it will do
+            self.write(records.encode_start(replace(start, text=start.text[:CUT])), records.START_AT, order.sync)
             why = f"with its history the job file has {len(order.text)} characters, too many for a record: drop it again without its trace"
             raise Unstartable(why) from None
         try:

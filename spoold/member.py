@@ -62,6 +62,16 @@ class Member:
     def has_unsent(self) -> bool:
         return bool(self._unsent)
 
+    @property
+    def on_disk(self) -> bool:
+        """Its record is the one that its path names."""
+        try:
+            there = os.stat(self.slot.record, follow_symlinks=False)
+        except OSError:
+            return False
+        here = os.fstat(self.record)
+        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
     def send(self, data: bytes) -> None:
         """Whatever the socket does not take now is sent later, by `flush`."""
         self._unsent += data

@@ -14,59 +14,29 @@ import select
 import signal
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
-from spoold import host, slots
+from spoold import adoption, host, slots
+from spoold.adoption import LATER_S, SOON_S
 from spoold.errors import SpoolError
+from spoold.events import Ended, Event, Failed, Started
 from spoold.launching import Launching
 from spoold.layout import Layout
 from spoold.lockfile import is_locked
 from spoold.member import Member, State
 from spoold.messages import Kind, frame, pack, unpack
 from spoold.model import Outcome
-from spoold.orphans import BOX_WENT_DOWN, KILLED, Orphans, lost
-from spoold.records import EndRecord, Figures, Order, RunRecord, decode_end, encode_order
+from spoold.records import Figures, Order, RunRecord, decode_end, encode_order
+
+__all__ = ["Ended", "Event", "Failed", "Pool", "Started"]
 
 MOST_PARKED: Final = 2
-SOON_S: Final = 0.01
 SETTLING_S: Final = 0.05
-LATER_S: Final = 1.0
 UNSETTLED_RUNS: Final = 1000
 """How far run numbers are kept away from those of an earlier spooler's orders that may still be on their way."""
 STOP_SIGNALS: Final = {Outcome.STOPPED.value: signal.SIGUSR1, Outcome.MEMORY.value: signal.SIGUSR2}
 
 log: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The command is being executed.  `log` is relative to the spool."""
-
-    run: int
-    pid: int
-    log: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The run was not started: nothing was executed, and nothing of it is on disk."""
-
-    run: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """No process of the run is left, or it could not be started at all (`end.unstartable`).  Its slot waits to be retired."""
-
-    run: int
-    slot: int
-    end: EndRecord
-
-
-Event = Started | Failed | Ended
 
 
 class Pool:
@@ -183,7 +153,7 @@ class Pool:
             return
         if member.state is State.RUNNING:
             member.send(pack(Kind.STOP, run=run, outcome=outcome))
-        elif member.state is State.WATCHED and member.pid and self._supervisor_lives(member):
+        elif member.state is State.WATCHED and member.pid and adoption.lives(member):
             try:
                 os.kill(member.pid, STOP_SIGNALS[outcome])  # S is held, so the pid is still its own
             except ProcessLookupError:
@@ -202,22 +172,10 @@ class Pool:
         except OSError as error:
             raise SpoolError(f"run {start.run} cannot be adopted: {error.strerror}: {where.record}") from error
         member = Member(slot, where, fd, None)
-        member.state, member.run = State.WATCHED, start.run
+        adoption.watch(member, start)
         self._members[slot] = self._runs[start.run] = member
         self._last_run = max(self._last_run, start.run)
         self._unsettled.discard(slot)
-        try:
-            member.exit_fd = host.exit_fd(start.supervisor)
-            member.pid = start.supervisor
-        except ProcessLookupError:
-            pass
-        except OSError:
-            member.pid = start.supervisor
-        if not self._supervisor_lives(member):
-            # only S that is held after the descriptor was opened proves that the pid has not been recycled before
-            member.stop_watching()
-            member.pid = 0
-        member.pause_s = LATER_S if member.exit_fd < 0 else 0.0
 
     def retire(self, run: int) -> None:
         """The run's file is where it belongs: its slot may be used again."""
@@ -228,9 +186,11 @@ class Pool:
         try:
             slots.retire(member.record, run)
         except OSError as error:
-            self._runs[run] = member
-            raise SpoolError(f"run {run} cannot be marked as retired: {error.strerror}") from error
-        self._park(member)
+            # the slot stays as it is until the next spooler finds the run ended and its file put away
+            log.warning("run %d cannot be marked as retired: %s", run, error)
+            self._forget(member)
+        else:
+            self._park(member)
 
     # what has happened ------------------------------------------------------------------------------------------------
 
@@ -248,7 +208,7 @@ class Pool:
         for member in list(self._runs.values()):
             if member.state is State.ORPHANED or (member.state is State.WATCHED and (member.exit_fd < 0 or member in ready)):
                 try:
-                    events += self._look_after(member, now)
+                    events += self._look(member, now)
                 except OSError as error:
                     log.warning("run %d cannot be looked after: %s", member.run, error)  # the next call looks again
             elif member.has_unsent:
@@ -320,50 +280,20 @@ class Pool:
                 self._forget(member)
                 self._ask_at = now + LATER_S  # as above
             elif member.state is State.RUNNING:
-                member.state, member.pause_s = State.WATCHED, SOON_S
+                adoption.lose(member)
 
-    def _look_after(self, member: Member, now: float) -> Iterator[Event]:
-        """A run whose supervisor we cannot ask."""
-        if member.state is State.WATCHED:
-            if self._supervisor_lives(member):
-                return
-            member.stop_watching()
-            record = slots.read_record(member.record)
-            start = record.start
-            if not record.live or start is None or start.run != member.run:
-                self._runs.pop(member.run)
-                self._forget(member)
-                why = self._launching.refused.pop(member.number, None) or "its supervisor ended before the job was started"
-                yield Failed(member.run, why)
-                return
-            if record.end is not None:
-                member.state = State.ENDED
-                yield Ended(member.run, member.number, record.end)
-                return
-            if start.boot != self._boot:
-                member.state = State.ENDED
-                yield Ended(member.run, member.number, lost(start, record.figures, BOX_WENT_DOWN, []))
-                return
-            member.state, member.orphans = State.ORPHANED, Orphans(member.slot, start, record.figures)
-        orphans = member.orphans
-        if orphans is None or now < orphans.due or not orphans.look(self._launching.pid, now):
-            return
-        record = slots.read_record(member.record)
-        assert record.start is not None
-        member.state, member.orphans = State.ENDED, None
-        why = KILLED if member.fault is None else f"its supervisor failed: {member.fault.strip().rpartition(chr(10))[2]}"
-        yield Ended(member.run, member.number, lost(record.start, record.figures, why, orphans.names))
-
-    def _supervisor_lives(self, member: Member) -> bool:
-        try:
-            return is_locked(member.slot.supervisor_lock)
-        except OSError:
-            return True  # nobody can say: it is not for us to declare it dead
+    def _look(self, member: Member, now: float) -> list[Event]:
+        refused = self._launching.refused.get(member.number)
+        verdict = adoption.look(member, boot=self._boot, launcher=self._launching.pid, refused=refused, now=now)
+        if isinstance(verdict, Failed):
+            self._runs.pop(member.run)
+            self._forget(member)
+        return [] if verdict is None else [verdict]
 
     def _park(self, member: Member) -> None:
         """Its run is over and told: the supervisor is there for the next one, if it still is."""
         member.state, member.run = State.PARKED, 0
-        if not member.connected:
+        if not member.connected or not member.on_disk:
             self._forget(member)
             return
         self._parked.append(member)

@@ -7,6 +7,7 @@ import fcntl
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -151,6 +152,26 @@ def test_a_supervisor_has_little_memory_of_its_own(side: Poolside) -> None:
     for process in supervisors():
         own = process.memory_full_info().uss
         assert own < 5 << 20, f"{own >> 10} KiB"
+
+
+def test_when_the_slots_are_removed_from_the_disk_a_run_ends_well_and_no_supervisor_of_theirs_is_used_again(
+    side: Poolside, tmp_path: pathlib.Path
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    run = side.start(sh("read x < fifo; exit 5"), cwd=str(tmp_path))
+    side.started(run)
+    shutil.rmtree(side.layout.slots)
+    side.pool.renew()
+    (tmp_path / "fifo").write_text("go\n")
+    assert side.ended(run).end.exit == 5
+    side.pool.retire(run)
+    for _ in range(4):
+        ended = side.does(["true"])
+        record = side.pool.record(ended.slot)
+        assert record is not None
+        assert record.start is not None
+        assert record.start.run == ended.run
+        assert (side.root / ".spoold" / "slots" / str(ended.slot) / "record").stat().st_size == records.RECORD_SIZE
 
 
 # something is killed --------------------------------------------------------------------------------------------------

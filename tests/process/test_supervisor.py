@@ -437,6 +437,18 @@ def test_without_a_log_nothing_is_executed_and_nothing_of_the_run_is_left(side: 
     assert side.does(["true"]).end.outcome == "ok"
 
 
+def test_a_job_file_too_long_for_a_record_is_refused_and_not_tried_for_ever(side: Poolside, tmp_path: pathlib.Path) -> None:
+    run = side.start(["touch", str(tmp_path / "ran")], text="é" * records.START_SIZE)
+    ended = side.ended(run)
+    assert ended.end.unstartable is not None
+    assert "too many for a record" in ended.end.unstartable
+    assert not (tmp_path / "ran").exists()
+    record = side.pool.record(ended.slot)
+    assert record is not None
+    assert record.start is not None
+    assert record.start.run == run
+
+
 def test_a_log_over_its_limit_keeps_its_beginning_and_the_job_goes_on(side: Poolside) -> None:
     end = side.does(sh("echo first; yes | head -c 300000; sleep 0.4; echo more; exit 3"), log_limit=100_000).end
     log = side.log(end.run)
