@@ -7,7 +7,7 @@ terminal; a style is a word that the terminal side gives a meaning.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,8 +80,8 @@ def ended_words(job: JobView) -> str:
     return words
 
 
-def lock_words(locks: Mapping[str, int | tuple[str, ...] | None]) -> str:
-    """ "gpu", "gpu 0,1 + disk", "cpu x8", "gpu (all)"; units are named where they are not the only one."""
+def lock_words(locks: Mapping[str, int | tuple[str, ...] | None], many: Collection[str] = ()) -> str:
+    """ "gpu", "gpu 0,1 + disk", "cpu x8", "gpu (all)"; `many` are the locks that have more than one unit."""
     words = []
     for lock, units in locks.items():
         if units is None:
@@ -89,7 +89,7 @@ def lock_words(locks: Mapping[str, int | tuple[str, ...] | None]) -> str:
         elif isinstance(units, int):
             words.append(show(lock) if units == 1 else f"{show(lock)} x{units}")
         else:
-            words.append(show(lock) if units == ("0",) else f"{show(lock)} {','.join(map(show, units))}")
+            words.append(show(lock) if units == ("0",) and lock not in many else f"{show(lock)} {','.join(map(show, units))}")
     return " + ".join(words) if words else "no lock"
 
 
@@ -125,7 +125,7 @@ def _short(reason: Reason, now: float) -> str:
                 else f"{show(str(facts.get('lock', '?')))}{amount}"
             )
         case Rule.MEMORY if "missing" in facts:
-            return f"{format_size(facts['missing'])} of memory short"
+            return f"memory {format_size(facts['missing'])} short"
         case Rule.ORDER if "job" in facts:
             return f"behind {show(str(facts['job']))}"
         case Rule.HOLD:
@@ -192,12 +192,9 @@ def row(job: JobView, now: float, marks: Marks, *, spooler: bool = True) -> Row:
 
 
 def _running_row(job: JobView, now: float, marks: Marks) -> Row:
-    words = [
-        f"{span(job.elapsed_s or 0.0)} of {span(job.wall_s)}"
-        if job.wall_s not in (None, NO_LIMIT)
-        else f"{span(job.elapsed_s or 0.0)}, no wall clock"
-    ]
-    words.append(lock_words(job.locks))
+    elapsed = span(int(job.elapsed_s or 0.0))
+    words = [f"{elapsed}, no wall clock" if job.wall_s is None or job.wall_s == NO_LIMIT else f"{elapsed} of {span(job.wall_s)}"]
+    words.append(lock_words(job.locks, job.many))
     if job.used:
         words.append(format_size(job.used))
     style = ""
@@ -236,12 +233,12 @@ def _ended_row(job: JobView, now: float, marks: Marks) -> Row:
     return mark, Cell(show(job.name)), Cell(", ".join(words), "" if ok or job.gone else "bad"), Cell(when, "dim")
 
 
-def table(rows: Sequence[Row], width: int, marks: Marks, *, most_name: int = 28) -> list[list[Cell]]:
+def table(rows: Sequence[Row], width: int, marks: Marks, *, most_name: int = 40) -> list[list[Cell]]:
     """Rows in columns that fit into `width`: marks and places to the right, names as wide as they have to be, the rest for the text."""
     if not rows:
         return []
     first = max(len(cells[0].text) for cells in rows)
-    name = min(max(len(cells[1].text) for cells in rows), max(8, min(most_name, width // 3)))
+    name = min(max(len(cells[1].text) for cells in rows), max(8, min(most_name, width // 4)))
     last = max(len(cells[3].text) for cells in rows)
     middle = max(10, width - first - name - last - (8 if last else 6))
     middle = min(middle, max(len(cells[2].text) for cells in rows))
@@ -262,3 +259,8 @@ def table(rows: Sequence[Row], width: int, marks: Marks, *, most_name: int = 28)
 def cut(text: str, width: int, marks: Marks) -> str:
     """The text, or as much of it as fits."""
     return text if len(text) <= width else text[: max(0, width - len(marks.cut))] + marks.cut
+
+
+def cut_front(text: str, width: int, marks: Marks) -> str:
+    """The text, or as much of its end as fits: of a path that is what tells it from others."""
+    return text if len(text) <= width else marks.cut + text[len(text) - max(8, width - len(marks.cut)) :]

@@ -61,7 +61,10 @@ JOB: Final = Job()
 @verb("completion", examples="\n".join(_WHERE.values()))
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> int:
-    """Print what makes SHELL complete verbs, options and the names of jobs."""
+    """Print the completion script for a shell.
+
+    It completes verbs, options and the names of jobs.
+    """
     from click.shell_completion import get_completion_class
 
     from spoold.cli.program import program

@@ -39,9 +39,10 @@ spoold why 'bench-*' --json
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: a list of jobs; without a JOB an object about the spool.")
 @pass_session
 def why(session: Session, jobs: tuple[str, ...], as_json: bool) -> int:
-    """Say why a job waits: which rule, who holds what since when, and when it starts at the latest.
+    """Say why a job waits, or how it ended.
 
-    For a job that has ended it says how, for one that was refused why.  Without a JOB it answers for the box.
+    Every reason: which rule, who holds what since when, how much memory is missing, and when the job starts at the latest.  For a job that
+    has ended it says how, for one that was refused why.  Without a JOB it answers for the box.
     """
     store = Store(session.layout)
     places = Jobs(store).some(jobs) if jobs else []
@@ -88,7 +89,7 @@ def _wrapped(text: str, width: int, used: int) -> list[str]:
 def _running(view: JobView) -> str:
     if view.started_at is None:
         return "lies in running/, but no run is recorded for it: only the spooler starts jobs"
-    words = f"runs since {when(view.started_at)} ({span(view.elapsed_s or 0.0)}) with {lock_words(view.locks)}"
+    words = f"runs since {when(view.started_at)} ({span(int(view.elapsed_s or 0.0))}) with {lock_words(view.locks, view.many)}"
     words += ", without a wall clock" if view.deadline is None else f", at the latest until {when(view.deadline)}"
     return words if view.supervised else f"{words}; its supervisor is gone, the spooler decides what becomes of it"
 

@@ -29,9 +29,10 @@ spoold ls --json | jq '.[] | select(.stage == "ready") | .name'
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: a list of jobs.")
 @pass_session
 def ls(session: Session, stages: tuple[str, ...], last: int | None, as_json: bool) -> int:
-    """List the queue in order, with the reason each job waits and the latest moment at which it starts.
+    """List the queue, with reasons and latest starts.
 
-    STAGE is incoming, ready, running, done or refused.  Without one: all that have not ended.
+    A line is the place (1 is next) or a mark, the NAME, what it does or waits for, and when it ends or starts at the latest.  STAGE is
+    incoming, ready, running, done or refused.  Without one: all that have not ended.
     """
     wanted = tuple(dict.fromkeys(Stage(stage) for stage in stages)) or (Stage.RUNNING, Stage.READY, Stage.INCOMING)
     found = look(session.layout)

@@ -13,7 +13,7 @@ from spoold.cli.program import Session, pass_session, verb
 from spoold.cli.spools import VARIABLE
 from spoold.cli.terminal import complain, say, tilde
 from spoold.errors import SpoolError
-from spoold.layout import Layout
+from spoold.layout import LOG, NUMBERED_LINKS, SETTINGS, Layout
 from spoold.model import Stage
 
 
@@ -27,9 +27,10 @@ spoold init ~/spool      a spool that is found from everywhere
 @click.argument("directory", required=False, metavar="[DIR]", type=click.Path())
 @pass_session
 def init(session: Session, directory: str | None) -> int:
-    """Make a spool: its directories, and a spool.toml that says what can be set.
+    """Make a spool.
 
-    PATH goes into spool.toml as it is now, for the jobs.  In a spool that is there already only what is missing is made.
+    Its directories, and a spool.toml that says what can be set.  PATH goes into spool.toml as it is now, for the jobs.  In a spool that is
+    there already only what is missing is made.
     """
     from spoold import host
     from spoold.settings import default_settings_text
@@ -40,7 +41,8 @@ def init(session: Session, directory: str | None) -> int:
     _refuse_foreign(layout)
     store = Store(layout)
     new = not os.path.isdir(layout.stage(Stage.READY))
-    missing = [stage.value for stage in Stage if not os.path.isdir(layout.stage(stage))]
+    names = (*(stage.value for stage in Stage), LOG, SETTINGS, *NUMBERED_LINKS)
+    missing = [name for name in names if not os.path.lexists(f"{layout.root}/{name}")]
     try:
         store.make()
         if not os.path.lexists(layout.settings):
@@ -84,9 +86,10 @@ spoold run --until-empty         until nothing is left to do
 @click.option("--quiet-if-running", is_flag=True, help="If there is a spooler already, exit 0 in silence.")
 @pass_session
 def run(session: Session, until_empty: bool, quiet_if_running: bool) -> int:
-    """Be the spooler: accept what is dropped, start what may start, put away what has ended.
+    """Be the spooler of a spool.
 
-    One spooler a spool.  It can be stopped and started again at any moment without touching a running job.
+    Accept what is dropped, start what may start, put away what has ended.
+        One spooler a spool.  It can be stopped and started again at any moment without touching a running job.
     """
     from spoold.daemon import run as be_the_spooler
 

@@ -49,9 +49,9 @@ spoold move 0200 --to 45
 @click.option("--to", "seq", type=click.IntRange(0, _LAST), metavar="SEQ", help="To this number.")
 @pass_session
 def move(session: Session, job: str, before: str | None, after: str | None, first: bool, last: bool, seq: int | None) -> int:
-    """Reorder the queue: give a job that waits another number.
+    """Give a job that waits another place.
 
-    Every rename that is made is printed.
+    Its file gets another number; where none is free, as few others as can be do too.      Every rename that is made is printed.
     """
     if sum((before is not None, after is not None, first, last, seq is not None)) != 1:
         raise UsageError("move needs one of --before JOB, --after JOB, --first, --last, --to SEQ")
@@ -164,7 +164,10 @@ def _rename(store: Store, place: Place, to: str) -> None:
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...", type=JOB)
 @pass_session
 def hold(session: Session, jobs: tuple[str, ...]) -> int:
-    """Keep jobs that wait from starting; they keep their places and their names."""
+    """Keep jobs that wait from starting.
+
+    They keep their places and their names.  The file of a job on hold ends in .hold.
+    """
     store = Store(session.layout)
     for place in Jobs(store).some(jobs, (Stage.READY,)):
         if place.held:

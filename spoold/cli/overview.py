@@ -11,7 +11,7 @@ from spoold.cli.look import ended_views, incoming_views, look, ready_views, runn
 from spoold.cli.program import Session
 from spoold.cli.terminal import Screen, tilde
 from spoold.model import Stage
-from spoold.rows import Cell, cut, row, table
+from spoold.rows import Cell, cut, cut_front, row, table
 from spoold.store import Store
 from spoold.survey import Survey
 from spoold.view import JobView
@@ -62,9 +62,13 @@ def _head(found: Survey, screen: Screen, running: _BLOCK, ready: _BLOCK, incomin
         counts.append(f"{held} on hold")
     if incoming:
         counts.append(f"{len(incoming)} dropped")
-    left = [Cell(tilde(found.layout.root), "bold"), Cell(f"  {', '.join(counts)}")]
-    if found.spooler is not None:
-        left.append(Cell(f"  spooler {found.spooler}" if found.spooler else "  spooler runs", "dim"))
+    state = f"  {', '.join(counts)}"
+    spooler = "" if found.spooler is None else "  spooler runs"
+    left = [
+        Cell(cut_front(tilde(found.layout.root), screen.width - len(state) - len(spooler), screen.marks), "bold"),
+        Cell(state),
+        Cell(spooler, "dim"),
+    ]
     used = sum(len(cell.text) for cell in left)
     memory = "" if found.box.available is None else f"{format_size(found.box.available)} of {format_size(found.box.total)} free"
     if memory and used + 2 + len(memory) <= min(screen.width, 100):

@@ -136,7 +136,7 @@ class Program(click.Group):
             for name in verbs:
                 command = self.get_command(ctx, name)
                 assert command is not None
-                rows.append((name, command.get_short_help_str(60)))
+                rows.append((name, command.get_short_help_str(64)))
             with formatter.section(section):
                 formatter.write_dl(rows, col_max=12)
 

@@ -44,7 +44,7 @@ spoold show --json g52 | jq .peak_memory
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: the job.")
 @pass_session
 def show(session: Session, job: str, as_json: bool) -> int:
-    """Show one job: where it is and why, every setting with its source, its run, its history."""
+    """Show one job: settings with their sources, figures, history."""
     store = Store(session.layout)
     place = Jobs(store).one(job)
     found = look(session.layout)

@@ -38,7 +38,9 @@ spoold stop --wait 'bench-*'
 @click.option("--wait", is_flag=True, help="Return when its processes are gone.")
 @pass_session
 def stop(session: Session, jobs: tuple[str, ...], requeue: bool, wait: bool) -> int:
-    """Stop running jobs: their files leave running/, and the spooler ends their processes.
+    """Stop running jobs.
+
+    Their files leave running/, and the spooler ends their processes: TERM, the grace of the job, KILL.
 
     A job that waits is kept from starting by `hold`, or for good by removing its file.
     """
@@ -103,7 +105,10 @@ spoold again 0050-g52.2     that file
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...", type=JOB)
 @pass_session
 def again(session: Session, jobs: tuple[str, ...]) -> int:
-    """Run jobs once more that have ended or were refused: their files go to incoming/, under the name they ran as."""
+    """Run jobs once more that have ended or were refused.
+
+    Their files go to incoming/, under the name they ran as.
+    """
     store = Store(session.layout)
     found = Jobs(store)
     for place in found.some(jobs, ENDED):

@@ -157,9 +157,10 @@ echo "make && make test" | spoold submit --script - --wait
 @click.option("--dry-run", is_flag=True, help="Print the job file, queue nothing.")
 @pass_session
 def submit(session: Session, /, *, name: str | None, seq: int | None, wait: bool, dry_run: bool, **said: Any) -> int:
-    """Write a job file and drop it into the spool; print the job's name.
+    """Queue a command or a script; print the job's name.
 
-    The job runs in the directory where you are.  Of the environment it sees what spool.toml says, and what --env adds.
+    Writes a job file and drops it into the spool.  The job runs in the directory where you are.  Of the environment it sees what spool.toml
+    says, and what --env adds.
     """
     job = _job(said)
     data = _checked(job)

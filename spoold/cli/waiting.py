@@ -34,7 +34,8 @@ spoold wait @                 the last one submitted
 def wait(session: Session, jobs: tuple[str, ...], quiet: bool) -> int:
     """Wait until jobs have ended, and exit as the job did.
 
-    Of several the first one counts that did not end well, in the order given.  The exit code is the job's own; 128 + N after signal N; 124 for the
+    Of several the first one counts that did not end well, in the order given.  The exit code is the job's own; 128 + N after signal N; 124
+    for the
     wall clock, 137 for memory and 143 for a stop if its own is 0; 70 lost, 65 refused, 66 withdrawn.
     """
     store = Store(session.layout)
