@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from typing import Final, NoReturn
 
 from spoold import host, spawn
@@ -48,7 +49,11 @@ def main(end: int, root: str, durability: str) -> NoReturn:
     os.close(null)
     gc.collect()
     gc.freeze()  # else the first collection in each supervisor would copy every page that they share
-    launcher.serve()
+    try:
+        launcher.serve()
+    except BaseException:
+        launcher.tell(pack(Kind.FAULT, text=traceback.format_exc()))
+        raise
     sys.exit(0)
 
 
@@ -102,11 +107,11 @@ class Launcher:
             pid = spawn.fork_supervisor()
         except OSError as error:
             # told before the descriptors are closed: the spooler sees the reason before it sees the end
-            self._tell(pack(Kind.NOT_FORKED, slot=number, why=f"no supervisor could be forked: {error.strerror}"))
+            self.tell(pack(Kind.NOT_FORKED, slot=number, why=f"no supervisor could be forked: {error.strerror}"))
         else:
             if pid == 0:
                 self._become_supervisor(number, end)
-            self._tell(pack(Kind.FORKED, slot=number, pid=pid))
+            self.tell(pack(Kind.FORKED, slot=number, pid=pid))
         os.close(end)
         os.close(lock)  # S stays held by the child's copy, which it never closes
 
@@ -120,7 +125,8 @@ class Launcher:
         finally:
             os._exit(code)  # never back into the launcher's loop
 
-    def _tell(self, message: bytes) -> None:
+    def tell(self, message: bytes) -> None:
+        """A message to the spooler."""
         try:
             self._spooler.sendall(message)
         except ConnectionError:

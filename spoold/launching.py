@@ -94,6 +94,8 @@ class Launching:
                 if kind is Kind.NOT_FORKED:
                     answer = unpack(body)
                     self.refused[answer["slot"]] = answer["why"]
+                elif kind is Kind.FAULT:
+                    log.error("the launcher died of a fault of its own:\n%s", unpack(body)["text"])
                 else:
                     assert kind is Kind.FORKED, kind.name
 

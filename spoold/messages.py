@@ -14,7 +14,7 @@ cannot have sent.
     FAILED      supervisor  spooler     {run, why}: nothing was executed and no start record is left
     ENDED       supervisor  spooler     the end area of the record, which is on disk by then; the supervisor is parked again
     LAST        supervisor  spooler     the same, but the supervisor ends
-    FAULT       supervisor  spooler     {text}: a traceback; the supervisor dies of it
+    FAULT       both        spooler     {text}: a traceback; the sender dies of it
 """
 
 from __future__ import annotations

@@ -186,22 +186,18 @@ class Supervisor:
         self._connected = False
         self._poll.unregister(self._end)
 
-    def report(self, text: str) -> None:
-        """The last words."""
-        self._send(pack(Kind.FAULT, text=text))
-
 
 def supervise(layout: Layout, number: int, end: int, boot: str, box: str, durable: bool) -> None:
     """The life of a supervisor, in the process that the launcher has just forked."""
-    os.setsid()
-    desk = Desk(layout.root, layout.slot(number), boot, box)
-    supervisor = Supervisor(desk, end)
     try:
+        os.setsid()
+        desk = Desk(layout.root, layout.slot(number), boot, box)
+        supervisor = Supervisor(desk, end)
         try:
             desk.open_record(durable)  # while nobody waits for it
         except OSError:
             pass  # tried again for the first order, which is told why
         supervisor.serve()
     except BaseException:
-        supervisor.report(traceback.format_exc())
+        os.write(end, pack(Kind.FAULT, text=traceback.format_exc()))
         raise

@@ -57,17 +57,19 @@ class Usage:
         pids = [process.pid for process in tree]
         self.processes = len(pids)
         self.memory, self.kind = host.tree_memory(pids, False)
-        if len(pids) > 1 and self.kind == "rss":
-            self._count_shared_once(pids)
+        walk_s = self._count_shared_once(pids) if len(pids) > 1 and self.kind == "rss" else 0.0
         self._peak = max(self._peak, self.memory)
         interval = FIRST_S[self._looks] if self._looks < len(FIRST_S) else THEN_S
         self._looks += 1
         end = host.awake()
-        self.due = end + min(SELDOM_S, max(interval, SHARE * (end - now)))
+        self.due = end + min(SELDOM_S, max(interval, SHARE * (end - now - walk_s)))
 
-    def _count_shared_once(self, pids: Sequence[int]) -> None:
-        """Processes that share a model would count it once each: the exact count, or the cheap one scaled as the last exact one was."""
-        begin = host.awake()
+    def _count_shared_once(self, pids: Sequence[int]) -> float:
+        """Processes that share a model would count it once each: the exact count, or the cheap one scaled as the last exact one was.
+
+        What it took, in seconds: that has a limit of its own.
+        """
+        begin = end = host.awake()
         if begin >= self._exact_at:
             exact, kind = host.tree_memory(pids, True)
             end = host.awake()
@@ -75,3 +77,4 @@ class Usage:
             self._shared = exact / self.memory if kind == "pss" and 0 < exact < self.memory else 1.0
         if self._shared < 1.0:
             self.memory, self.kind = int(self.memory * self._shared), "pss"
+        return end - begin
