@@ -56,10 +56,11 @@ def look(member: Member, *, boot: str, launcher: int, refused: str | None, now: 
     if member.state is State.WATCHED:
         if lives(member):
             return None
+        # no descriptor says it again if the record cannot be read now
+        member.stop_watching()
+        member.pause_s = LATER_S
         record = slots.read_record(member.record)
         start = record.start
-        member.stop_watching()
-        member.pause_s = SOON_S
         if start is None or not record.live or start.run != member.run:
             return Failed(member.run, refused or NEVER_STARTED)
         if record.end is not None:

@@ -7,6 +7,7 @@ the run, that is `host.processes_of_run`'s promise.  Fails: never; where the sys
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from typing import Final
@@ -31,7 +32,7 @@ class Orphans:
 
     def __init__(self, slot: Slot, start: StartRecord, figures: Figures | None) -> None:
         self._slot = slot
-        self._marker = f"{TOKEN}={token(slot, start.run)}".encode("utf-8", "surrogateescape")
+        self._marker = os.fsencode(f"{TOKEN}={token(slot, start.run)}")
         self._session = figures.pid if figures is not None else 0
         self._escalation = Escalation(grace_s=start.grace_s)
         self._pause_s = FIRST_LOOK_S

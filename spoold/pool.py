@@ -104,10 +104,13 @@ class Pool:
         """
         for number in list(self._unsettled):
             slot = self._layout.slot(number)
-            held = is_locked(slot.supervisor_lock)
-            if slots.read(slot).live or not held:
-                self._unsettled.discard(number)
-                self._last_run = max(self._last_run, slots.last_run(slot))
+            try:
+                held = is_locked(slot.supervisor_lock)
+                if slots.read(slot).live or not held:
+                    self._last_run = max(self._last_run, slots.last_run(slot))
+                    self._unsettled.discard(number)
+            except OSError as error:
+                log.warning("slot %d cannot be read: %s", number, error)  # so nobody knows whether it has settled
         return bool(self._unsettled)
 
     def next_run(self) -> int:

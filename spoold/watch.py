@@ -156,7 +156,7 @@ class Watch:
         """Every process of the run that can be found.  If only T tells that there is one, all of them are searched."""
         tree = self._tracker.look()
         if not tree and self._childless and self._lock_held():
-            marker = f"{TOKEN}={token(self._slot, self._order.run)}".encode("utf-8", "surrogateescape")
+            marker = os.fsencode(f"{TOKEN}={token(self._slot, self._order.run)}")
             tree = host.processes_of_run(marker, self._slot.job_lock, self._begun.pid, 0)
         return tree
 
