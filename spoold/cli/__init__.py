@@ -19,14 +19,23 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _run(sys.argv[1:] if argv is None else list(argv))
             sys.stdout.flush()
         except BrokenPipeError:
-            # the reader has what it wanted; Python would complain once more when it flushes at its end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            # the reader has what it wanted
+            _drop_output()
             return 0
         except OSError as error:
-            return _say(f"{_what_failed(error)}", 73, error)
+            code = _say(_what_failed(error), 73, error)
+            _drop_output()
     except KeyboardInterrupt:
         return 130
     return code
+
+
+def _drop_output() -> None:
+    """What cannot be written is forgotten: Python would complain once more when it flushes at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _mend_streams() -> None:

@@ -247,6 +247,12 @@ def _select(word: str, places: list[Place]) -> list[Place]:
     return []
 
 
+def _files(entry: str) -> tuple[str, ...]:
+    """The names that a file answers to: its own, that which it has when it is not on hold, and that without .toml."""
+    plain = held_name(entry) or entry
+    return (entry, plain, stem(plain))
+
+
 def _last_of(word: str, ends: list[tuple[float, Place]]) -> list[Place]:
     ends.sort(key=lambda end: end[0])
     if is_glob(word):

@@ -13,7 +13,6 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -247,8 +246,10 @@ def _absolute(path: str) -> str:
 
 def _read_script(path: str) -> str:
     try:
-        data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1) if path == "-" else Path(path).read_bytes()
-        return data.decode()
+        if path == "-":
+            return sys.stdin.buffer.read(MAX_FILE_BYTES + 1).decode()
+        with open(path, "rb") as file:
+            return file.read(MAX_FILE_BYTES + 1).decode()
     except OSError as error:
         raise UsageError(f"{show(path)}: {error.strerror}") from error
     except UnicodeDecodeError as error:

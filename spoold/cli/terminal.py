@@ -6,7 +6,6 @@ Fails: BrokenPipeError passes to `main`, which knows that it is none.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable
@@ -87,9 +86,14 @@ def say(text: str = "") -> None:
 
 
 def say_json(value: Any) -> None:
-    """One document on standard output, in ASCII."""
-    json.dump(value, sys.stdout, indent=2)
-    sys.stdout.write("\n")
+    """One document on standard output, in ASCII; of a list, one element a line."""
+    import json
+
+    if isinstance(value, list):
+        lines = ",\n ".join(map(json.dumps, value))
+        sys.stdout.write(f"[{lines}]\n")
+    else:
+        sys.stdout.write(f"{json.dumps(value, indent=2)}\n")
 
 
 def complain(text: str) -> None:
