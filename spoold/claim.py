@@ -13,6 +13,7 @@ import time
 from typing import Final
 
 from spoold.errors import AnotherRunsError, SpoolError
+from spoold.lockfile import is_locked
 
 PROBE_TRIES: Final = 20
 PROBE_PAUSE_S: Final = 0.01
@@ -66,18 +67,11 @@ class OwnerLock:
 
 
 def is_held(path: str) -> bool:
-    """Somebody holds the flock of this file.  A file that is not there is held by nobody."""
+    """Somebody holds the flock of this file; a lock that cannot be read is not called free."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return is_locked(path)
     except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno in (errno.EWOULDBLOCK, errno.EAGAIN)
-    finally:
-        os.close(fd)
-    return False
+        return True
 
 
 def owner_pid(path: str) -> int | None:

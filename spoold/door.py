@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from jobspec.names import is_candidate, show
 from spoold.journal import Journal
 from spoold.model import Box, Queue, Stage
-from spoold.pickup import Later, Pickup, Taken
+from spoold.pickup import Claimed, Later, Pickup, Taken
 from spoold.settings import Settings
-from spoold.store import Store
+from spoold.store import Store, plain_name
 
 LITTER_S: Final = 60.0
 """How long something may lie in incoming/ unread before it is named."""
@@ -23,44 +23,61 @@ LINGER_S: Final = 0.005
 """Some copy programs close a file and then set its mode by name, a few microseconds later: taken away at once, they would report an error."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """One entry at the door: when it is due, and how long the next pause after a failure is."""
+    """One entry at the door, or one that is claimed: when it is due, since when it is there, and how long the next pause after a failure is.
+
+    `dropped_ns` is when the file came to be as it is: the order in which files without a number get theirs.
+    """
 
     due: float
+    since: float
+    dropped_ns: int = 0
     pause_s: float = FIRST_PAUSE_S
 
 
 class Door:
-    """incoming/, the claims that an earlier spooler left, and files that users put into ready/ themselves."""
+    """incoming/, the claims that an earlier spooler left, and files that users put into ready/ themselves.
 
-    def __init__(self, store: Store, pickup: Pickup, journal: Journal) -> None:
+    `on_shelf` tells whether an entry of ready/ is that of a job which is accepted: the shelf's, and not the door's.
+    """
+
+    def __init__(self, store: Store, pickup: Pickup, journal: Journal, *, on_shelf: Callable[[str], bool]) -> None:
         self._store = store
         self._pickup = pickup
         self._journal = journal
+        self._on_shelf = on_shelf
         self._waiting: dict[tuple[Stage, str], _Waiting] = {}
-        self._claims: dict[str, _Waiting] = {}
+        self._claims: dict[Claimed, _Waiting] = {}
         self._litter: dict[str, float] = {}
         self._named: set[str] = set()
 
     def hint(self, stage: Stage, entry: str, tick: float) -> None:
         """Something happened to this entry: look at it as soon as it has been left alone for a moment."""
-        if is_candidate(entry):
-            self._waiting[(stage, entry)] = _Waiting(tick + LINGER_S)
+        if not is_candidate(plain_name(entry) if stage is Stage.READY else entry):
+            return
+        before = self._waiting.pop((stage, entry), None)
+        ident = self._store.ident(self._store.layout.entry(stage, entry))
+        if ident is None:
+            self._pickup.forget(stage, entry)
+        else:
+            self._waiting[(stage, entry)] = _Waiting(tick + LINGER_S, tick if before is None else before.since, ident.ctime_ns)
 
     def left_claim(self, claim: str, tick: float) -> None:
         """An earlier spooler took this out of incoming/ and did not finish."""
-        self._claims[claim] = _Waiting(tick)
+        self._claims[Claimed(claim, f"{Stage.INCOMING.value}/{claim.partition('~')[2]}")] = _Waiting(tick, tick)
 
     def list(self, tick: float) -> None:
         """Look at all of incoming/."""
         entries = self._store.stage_entries(Stage.INCOMING)
         jobs = {entry for entry in entries if is_candidate(entry)}
         for entry in jobs:
-            self._waiting.setdefault((Stage.INCOMING, entry), _Waiting(tick + LINGER_S))
-        litter = {entry for entry in entries if not entry.startswith(".") and entry not in jobs}
+            if (Stage.INCOMING, entry) not in self._waiting:
+                self.hint(Stage.INCOMING, entry, tick)
+        litter = {entry for entry in entries if entry not in jobs}
         self._litter = {entry: self._litter.get(entry, tick) for entry in litter}
         self._named &= litter
 
@@ -69,7 +86,7 @@ class Door:
         for entry, since in self._litter.items():
             if tick - since >= LITTER_S and entry not in self._named:
                 self._named.add(entry)
-                self._journal.say(f"incoming/{show(entry)} is no job and stays there: a job file ends in .toml")
+                self._journal.say(f"incoming/{show(entry)} is no job and stays there: a job file ends in .toml and starts with no dot")
 
     @property
     def next_due(self) -> float | None:
@@ -82,40 +99,49 @@ class Door:
         """Nothing that could become a job waits at the door."""
         return not self._waiting and not self._claims
 
-    def work(
-        self, queue: Queue, settings: Settings, box: Box, *, now: float, tick: float, more: Callable[[], bool]
-    ) -> Iterator[tuple[Stage | None, str, Taken]]:
-        """Take what is due, in the order of names, while `more()`; every result but `Later` takes the entry off the list."""
-        for claim in sorted(claim for claim, waiting in self._claims.items() if waiting.due <= tick):
-            origin = f"{Stage.INCOMING.value}/{claim.partition('~')[2]}"
-            waiting = self._claims[claim]
-            taken = self._try(waiting, claim, tick, lambda: self._pickup.admit_claim(claim, origin, queue, settings, box, now=now, tick=tick))  # noqa: B023
+    def work(self, queue: Queue, settings: Settings, box: Box, *, now: float, tick: float, more: Callable[[], bool]) -> Iterator[tuple[str, Taken]]:
+        """Take what is due, in the order in which it was dropped, while `more()`; every result but `Later` takes the entry off the list."""
+
+        def admit(claimed: Claimed, waiting: _Waiting) -> Iterator[tuple[str, Taken]]:
+            taken = self._try(waiting, claimed.origin, tick, lambda: self._pickup.admit(claimed, queue, settings, box, now=now, tick=tick))
             if taken is not None:
-                del self._claims[claim]
-                yield None, claim, taken
-        due = sorted((entry, stage.value) for (stage, entry), waiting in self._waiting.items() if waiting.due <= tick)
-        for entry, stage_name in due:
+                del self._claims[claimed]
+                yield claimed.origin.rpartition("/")[2], taken
+
+        for claimed in sorted((claimed for claimed, waiting in self._claims.items() if waiting.due <= tick), key=lambda claimed: claimed.claim):
+            yield from admit(claimed, self._claims[claimed])
+        due = sorted((waiting.dropped_ns, entry, stage.value) for (stage, entry), waiting in self._waiting.items() if waiting.due <= tick)
+        for _, entry, stage_name in due:
             if not more():
                 return
             stage = Stage(stage_name)
-            waiting = self._waiting[(stage, entry)]
-            origin = f"{stage_name}/{entry}"
-            taken = self._try(waiting, origin, tick, lambda: self._pickup.take(stage, entry, queue, settings, box, now=now, tick=tick))  # noqa: B023
-            if taken is not None:
+            if stage is Stage.READY and self._on_shelf(entry):
                 del self._waiting[(stage, entry)]
-                yield stage, entry, taken
+                continue
+            waiting = self._waiting[(stage, entry)]
+            taken = self._try(waiting, f"{stage_name}/{entry}", tick, lambda: self._pickup.take(stage, entry, queue, tick))  # noqa: B023
+            if taken is None:
+                continue
+            del self._waiting[(stage, entry)]
+            if isinstance(taken, Claimed):
+                self._claims[taken] = _Waiting(tick, tick)
+                yield from admit(taken, self._claims[taken])
+            else:
+                yield entry, taken
 
-    def _try(self, waiting: _Waiting, origin: str, tick: float, take: Callable[[], Taken]) -> Taken | None:
+    def _try(self, waiting: _Waiting, origin: str, tick: float, take: Callable[[], T]) -> T | None:
         """One entry, whatever it does.  None: later."""
         try:
             taken = take()
         except OSError as error:
             waiting.due = tick + waiting.pause_s
             waiting.pause_s = min(LONGEST_PAUSE_S, waiting.pause_s * 2)
-            self._journal.once(origin, f"{show(origin)} cannot be taken: {error.strerror or error}; it stays there and is tried again")
+            self._journal.once(origin, f"{show(origin)} cannot be taken: {error.strerror or error}; it is kept and tried again")
             return None
         if isinstance(taken, Later):
             waiting.due = taken.at
+            if tick - waiting.since >= LITTER_S:
+                self._journal.once(origin, f"{show(origin)} has not been taken for a minute: {taken.why}")
             return None
         self._journal.once(origin, None)
         return taken

@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from jobspec import trace
@@ -25,9 +25,10 @@ from jobspec.spec import MAX_FILE_BYTES, Job
 from jobspec.units import format_size
 from spoold.admission import History, admit, never
 from spoold.archive import accepted_entry
+from spoold.layout import HOLD
 from spoold.model import Box, Queue, Ready, Running, Stage
 from spoold.settings import Settings
-from spoold.store import Ident, Opened, Store
+from spoold.store import Ident, Opened, Store, held_name, plain_name
 from spoold.trust import distrust
 
 SETTLE_S: Final = 0.5
@@ -73,6 +74,15 @@ class Gone:
     """Somebody took it away first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """It is out of incoming/ and ours alone: go on with `admit`, and again until that is neither Later nor an error."""
+
+    claim: str
+    origin: str
+    known: Good | None = field(default=None, compare=False)
+
+
 Taken = Accepted | Refused | Later | Gone
 
 
@@ -86,7 +96,7 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Good:
+class Good:
     """A complete file that reads as a job."""
 
     opened: Opened
@@ -112,13 +122,12 @@ class Pickup:
         """The number of the last job that is known to have been queued."""
         self._last_seq = seq
 
-    def forget_all_but(self, origins: set[str]) -> None:
-        """Drop what is remembered of entries that are no longer there."""
-        for origin in self._seen.keys() - origins:
-            del self._seen[origin]
+    def forget(self, stage: Stage, entry: str) -> None:
+        """Drop what is remembered of an entry that is no longer there."""
+        self._seen.pop(f"{stage.value}/{entry}", None)
 
-    def take(self, stage: Stage, entry: str, queue: Queue, settings: Settings, box: Box, *, now: float, tick: float) -> Taken:
-        """Accept, refuse or put off one entry of incoming/, or a file that somebody put into ready/ himself."""
+    def take(self, stage: Stage, entry: str, queue: Queue, tick: float) -> Claimed | Refused | Later | Gone:
+        """Claim, refuse or put off one entry of incoming/, or a file that somebody put into ready/ himself."""
         origin = f"{stage.value}/{entry}"
         path = self._store.layout.entry(stage, entry)
         try:
@@ -128,46 +137,51 @@ class Pickup:
             if isinstance(looked, str):
                 return self._refuse(origin, path, entry, looked)
             try:
-                parse_file_name(entry)
+                name = parse_file_name(plain_name(entry)).name
             except BadNameError as error:
                 return self._refuse(origin, path, entry, str(error))
             if self._being_run(looked.opened.ident):
                 return Later(tick + WRITER_LOOK_S, "its run has not ended")
+            if self._is_leaving(queue.clash(name)):
+                return Later(tick + WRITER_LOOK_S, f"a job named {name} is just being taken out of ready/")
             claim = self._store.claim(stage, entry)
         except FileNotFoundError:
             self._seen.pop(origin, None)
             return Gone()
         self._seen.pop(origin, None)
-        return self.admit_claim(claim, origin, queue, settings, box, now=now, tick=tick, known=looked)
+        return Claimed(claim, origin, looked)
 
-    def admit_claim(
-        self, claim: str, origin: str, queue: Queue, settings: Settings, box: Box, *, now: float, tick: float, known: _Good | None = None
-    ) -> Taken:
-        """Go on with a claim: the part of acceptance after the atomic step, also for what an earlier spooler left behind."""
+    def _is_leaving(self, clash: Ready | Running | None) -> bool:
+        """This live job's file is not in ready/ any more: somebody moves or replaces it, and it is withdrawn soon."""
+        return isinstance(clash, Ready) and self._store.ident(self._store.layout.entry(Stage.READY, clash.file)) is None
+
+    def admit(self, claimed: Claimed, queue: Queue, settings: Settings, box: Box, *, now: float, tick: float) -> Taken:
+        """The part of acceptance after the atomic step, also for what an earlier spooler left behind."""
+        claim, origin = claimed.claim, claimed.origin
         path = self._store.claim_path(claim)
         entry = origin.rpartition("/")[2]
         try:
-            good = self._look(claim, path, tick, known)
+            good = self._look(claim, path, tick, claimed.known)
             if isinstance(good, Later):
                 return good
             self._seen.pop(claim, None)
             if isinstance(good, str):
                 return self._refuse(origin, path, entry, good)
             try:
-                wanted = parse_file_name(entry)
+                wanted = parse_file_name(plain_name(entry))
             except BadNameError as error:
                 return self._refuse(origin, path, entry, str(error))
             clash = queue.clash(wanted.name)
             if clash is not None:
                 return self._refuse(origin, path, entry, clash_text(wanted.name, clash))
-            return self._publish(claim, path, origin, wanted, good, queue, settings, box, now)
+            return self._publish(claimed, wanted, good, queue, settings, box, now)
         except FileNotFoundError:
             return Gone()
 
-    def _publish(
-        self, claim: str, path: str, origin: str, wanted: FileName, good: _Good, queue: Queue, settings: Settings, box: Box, now: float
-    ) -> Taken:
-        token = claim.partition("~")[0]
+    def _publish(self, claimed: Claimed, wanted: FileName, good: Good, queue: Queue, settings: Settings, box: Box, now: float) -> Taken:
+        origin, path = claimed.origin, self._store.claim_path(claimed.claim)
+        entry = origin.rpartition("/")[2]
+        token = claimed.claim.partition("~")[0]
         data = good.opened.data
         assert data is not None
         uid = good.opened.ident.uid
@@ -175,27 +189,39 @@ class Pickup:
         history = History(accepted_at=now, claim=token)
         name = wanted if wanted.seq is not None else next_file(wanted.name, self._last(queue))
         while True:
-            ready = admit(name, good.job, history, settings, total=box.total, model_bytes=self._model_bytes(good.job))
+            # a file that a user puts into ready/ may be on hold from the first
+            held = None if held_name(entry) is None else f"{name.job}{HOLD}"
+            file = held or name.file
+            ready = admit(name, good.job, history, settings, total=box.total, model_bytes=self._model_bytes(good.job), held_as=held)
             problems = never(ready, box)
             if problems:
                 return self._refuse(origin, path, wanted.file, "; ".join(problems))
             try:
-                ident = self._store.publish(data, name.file)
+                ident = self._store.publish(data, file)
                 break
             except FileExistsError:
                 if wanted.seq is not None:
-                    return self._refuse(origin, path, wanted.file, f"ready/{name.file} is there already; give it another number")
+                    return self._refuse(origin, path, wanted.file, f"ready/{file} is there already; give it another number")
                 name = next_file(wanted.name, name.seq)
-        self._store.discard(path)
+        self._drop_claim(path)
         self._last_seq = name.seq
-        return Accepted(ready, name.file, ident, data, origin, uid, token)
+        return Accepted(ready, file, ident, data, origin, uid, token)
+
+    def _drop_claim(self, path: str) -> None:
+        """Its job is in ready/.  What stays is known by its token at the next start, so trouble here costs nothing."""
+        if self._store.unsynced is not None:
+            return  # until ready/ is known to be on the disk this may be the only copy that is
+        try:
+            self._store.discard(path)
+        except OSError:
+            pass
 
     def _last(self, queue: Queue) -> int | None:
         """The number that the next unnumbered job comes after: the highest in the queue, or the last one queued."""
         live = [job.seq for job in queue.live_jobs()]
         return max(live) if live else self._last_seq
 
-    def _look(self, key: str, path: str, tick: float, known: _Good | None = None) -> _Good | Later | str:
+    def _look(self, key: str, path: str, tick: float, known: Good | None = None) -> Good | Later | str:
         """A complete file that reads as a job, or when to look again, or the sentence that it is refused with."""
         ident = self._store.ident(path)
         if ident is None:
@@ -214,7 +240,7 @@ class Pickup:
         if doubt is not None:
             return doubt
         if known is not None and opened.writer is not True and opened.data == known.opened.data:
-            return _Good(opened, known.job)
+            return Good(opened, known.job)
         seen = self._seen.get(key)
         if seen is None or not seen.ident.same_content(opened.ident):
             seen = self._seen[key] = _Seen(opened.ident, tick)
@@ -227,7 +253,7 @@ class Pickup:
             size = format_size(opened.ident.size)
             return f"it has {size}, and a job file has at most {format_size(MAX_FILE_BYTES)}; put long scripts into a file of their own"
         try:
-            return _Good(opened, parse(trace.split(opened.data)[0]))
+            return Good(opened, parse(trace.split(opened.data)[0]))
         except JobSpecError as error:
             if seen.bad_since is None:
                 seen.bad_since = tick
@@ -235,10 +261,10 @@ class Pickup:
                 return Later(seen.bad_since + BAD_FOR_S, "it does not read as a job")
             return str(error)
 
-    def _refuse(self, origin: str, path: str, entry: str, why: str) -> Taken:
+    def _refuse(self, origin: str, path: str, entry: str, why: str) -> Refused | Gone:
         self._seen.pop(origin, None)
         try:
-            name, written = self._store.refuse(path, safe_entry(entry), why)
+            name, written = self._store.refuse(path, safe_entry(plain_name(entry)), why)
         except FileNotFoundError:
             return Gone()
         return Refused(origin, name, why, not written)

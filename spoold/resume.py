@@ -78,6 +78,8 @@ class Resume:
 
     def load(self, entry: str, settings: Settings, total: int, tick: float) -> None:
         """A file in ready/ enters the queue; what was never accepted goes through the door."""
+        if self._shelf.knows(entry):
+            return
         try:
             why = self._shelf.load(entry, settings, total)
         except OSError as error:
@@ -89,13 +91,13 @@ class Resume:
     # runs -------------------------------------------------------------------------------------------------------------
 
     def _adopt_runs(self) -> None:
-        boot, box = host.boot_id(), host.host_id()
+        boot = host.boot_id()
         for slot, (record, _) in sorted(self._pool.scan().items()):
             start = record.start
             if start is None or not record.live:
                 continue
             where, entry, accounted = self._find(start)
-            same_boot = start.boot == boot and start.host == box
+            same_boot = start.boot == boot
             step = recover(Leftover(where, accounted, same_boot))
             if step is Step.FORGET:
                 # nobody waits for this run: it is retired as soon as the pool tells of its end

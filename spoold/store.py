@@ -2,7 +2,7 @@
 
 Owns every change of a stage directory.  A move never replaces a name that exists; a file is written whole under a private name, synced, and only then
 given its place.  Knows nothing of what a file says.  Fails: FileNotFoundError is a race with a user and costs that one move; any other OSError is the
-spool itself and is passed up, with everything left where it was.
+spool itself and is passed up, with everything left where it was.  What cannot be synced after its move has been moved all the same: see `unsynced`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,17 @@ OWN_LIMIT: Final = 3 * MAX_FILE_BYTES
 """Files of our own: a text of the greatest size and the trace below it."""
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 """The disk says no: nothing that is written now can be kept, renames may still work."""
+
+
+class StageGoneError(OSError):
+    """A directory of the spool is not there: the spool's trouble, and no race about the file."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(errno.ENOENT, "the directory is not there", directory)
+
+
+class ChangedError(Exception):
+    """The file is not any more what it was when it was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +83,8 @@ class Store:
     def __init__(self, layout: Layout, *, durable: bool = True) -> None:
         self.layout = layout
         self.durable = durable
+        self.unsynced: str | None = None
+        """The directory that could not be synced after a move, and why: a power cut now might undo it."""
         self._counter = itertools.count()
         self._numbers: dict[tuple[Stage, str], int] = {}
 
@@ -151,7 +164,12 @@ class Store:
     def write_new(self, data: bytes) -> str:
         """A private file with these bytes, on the disk if the spool is durable; its path."""
         path = f"{self.layout.new}/{os.getpid()}.{time.time_ns():x}.{next(self._counter)}"
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            fd = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            self.make_private()
+            fd = os.open(path, flags, 0o600)
         try:
             _write(fd, data)
             if self.durable:
@@ -171,22 +189,44 @@ class Store:
             pass
 
     def sync_dirs(self, *directories: str) -> None:
-        """Make renames durable; the destination comes first: a job in both places can be repaired, in neither it is lost."""
+        """Make renames durable; the destination comes first: a job in both places can be repaired, in neither it is lost.
+
+        They have happened, whatever the disk says now: to take its no for theirs would make one job into two.
+        """
         if not self.durable:
             return
+        unsynced = None
         for directory in directories:
-            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                host.sync_file(fd)
-            finally:
-                os.close(fd)
+                fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    host.sync_file(fd)
+                finally:
+                    os.close(fd)
+            except OSError as error:
+                unsynced = f"{directory}: {error.strerror or error}"
+        self.unsynced = unsynced
+
+    def _rename(self, source: str, target: str) -> None:
+        """FileNotFoundError means that the source is gone, and nothing else."""
+        try:
+            host.rename_noreplace(source, target)
+        except FileNotFoundError as error:
+            directory = os.path.dirname(target)
+            if os.path.isdir(directory):
+                raise
+            raise StageGoneError(directory) from error
 
     # the way of a job -------------------------------------------------------------------------------------------------
 
     def claim(self, stage: Stage, entry: str) -> str:
         """Take an entry out of incoming/ (or a foreign one out of ready/): the atomic step of acceptance.  Returns the claim's name."""
         name = f"{time.time_ns():x}.{next(self._counter):x}~{entry}"
-        host.rename_noreplace(self.layout.entry(stage, entry), f"{self.layout.claims}/{name}")
+        try:
+            self._rename(self.layout.entry(stage, entry), self.claim_path(name))
+        except StageGoneError:
+            self.make_private()
+            self._rename(self.layout.entry(stage, entry), self.claim_path(name))
         return name
 
     def claim_path(self, claim: str) -> str:
@@ -198,7 +238,7 @@ class Store:
         target = self.layout.entry(Stage.READY, entry)
         try:
             ident = Ident.of(os.stat(new))
-            host.rename_noreplace(new, target)
+            self._rename(new, target)
         except OSError:
             self.discard(new)
             raise
@@ -209,38 +249,55 @@ class Store:
         """ready/ -> running/.  Not synced: from the start record on, the record rules."""
         self._check(Stage.READY, Stage.RUNNING)
         target = self.layout.entry(Stage.RUNNING, entry)
-        host.rename_noreplace(self.layout.entry(Stage.READY, entry), target)
+        self._rename(self.layout.entry(Stage.READY, entry), target)
         return Ident.of(os.stat(target, follow_symlinks=False))
 
     def back_to_ready(self, entry: str) -> None:
         """running/ -> ready/ for a job whose command was never released."""
         self._check(Stage.RUNNING, Stage.READY)
-        host.rename_noreplace(self.layout.entry(Stage.RUNNING, entry), self.layout.entry(Stage.READY, entry))
+        self._rename(self.layout.entry(Stage.RUNNING, entry), self.layout.entry(Stage.READY, entry))
         self.sync_dirs(self.layout.stage(Stage.READY), self.layout.stage(Stage.RUNNING))
 
     def rewrite(self, stage: Stage, entry: str, data: bytes) -> Ident:
         """Replace a file's content whole.  FileNotFoundError if it is not there any more: a file that a user took away never comes back."""
-        return self._swap(self.write_new(data), self.layout.entry(stage, entry))
+        return self._swap(self.write_new(data), self.layout.entry(stage, entry), None)
 
-    def _swap(self, new: str, target: str) -> Ident:
+    def replace_read(self, stage: Stage, entry: str, data: bytes, read: Opened) -> Ident:
+        """As `rewrite`, for a file that a user may be writing to: ChangedError, and all is as it was, if it does not say any more what was read."""
+        return self._swap(self.write_new(data), self.layout.entry(stage, entry), read)
+
+    def _swap(self, new: str, target: str, read: Opened | None) -> Ident:
         try:
-            host.rename_exchange(new, target)
-        except NotImplementedError:
-            # no exchange on this file system: a user's move in this very moment would be undone by the rename
-            os.stat(target, follow_symlinks=False)
-            os.rename(new, target)
-            return Ident.of(os.stat(target))
-        except OSError:
+            ident = Ident.of(os.stat(new))
+            try:
+                host.rename_exchange(new, target)
+            except NotImplementedError:
+                # no exchange on this file system: a user's move in this very moment would be undone by the rename
+                if read is None:
+                    os.stat(target, follow_symlinks=False)
+                elif not self._says(target, read):
+                    raise ChangedError(target) from None
+                os.rename(new, target)
+                return ident
+            if read is not None and not self._says(new, read):
+                host.rename_exchange(new, target)
+                raise ChangedError(target)
+        finally:
             self.discard(new)
-            raise
-        self.discard(new)
-        return Ident.of(os.stat(target, follow_symlinks=False))
+        return ident
+
+    def _says(self, path: str, read: Opened) -> bool:
+        try:
+            opened = self.open_own(path)
+        except OSError:
+            return False
+        return opened.data == read.data and not opened.writer
 
     def move_to_free(self, source: str, stage: Stage, entry: str) -> str:
         """Move a file into done/ or refused/ under the first free of NAME.toml, NAME.2.toml, …; the name it got.  Not synced."""
         for name in self._free_names(stage, entry):
             try:
-                host.rename_noreplace(source, self.layout.entry(stage, name))
+                self._rename(source, self.layout.entry(stage, name))
             except FileExistsError:
                 continue
             return name
@@ -275,7 +332,7 @@ class Store:
                 continue
             written = self.write_why(name, why)
             try:
-                host.rename_noreplace(source, target)
+                self._rename(source, target)
             except FileExistsError:
                 self.discard(beside)
                 continue
@@ -291,12 +348,17 @@ class Store:
 
     def write_why(self, entry: str, why: str) -> bool:
         """The reason beside a refused file; False if the disk is full or read-only."""
+        new = None
         try:
             new = self.write_new(why.encode("utf-8", "backslashreplace") + b"\n")
             os.rename(new, self._why(entry))
         except OSError as error:
+            if new is not None:
+                self.discard(new)
             if error.errno in FULL:
                 return False
+            if isinstance(error, FileNotFoundError):
+                raise StageGoneError(self.layout.stage(Stage.REFUSED)) from error
             raise
         return True
 
@@ -362,6 +424,11 @@ def held_name(entry: str) -> str | None:
         return None
     plain = entry[: -len(HOLD)]
     return plain if plain.endswith(".toml") else f"{plain}.toml"
+
+
+def plain_name(entry: str) -> str:
+    """The job file's name of an entry in ready/ that may be on hold."""
+    return held_name(entry) or entry
 
 
 def _read(fd: int, limit: int) -> bytes:

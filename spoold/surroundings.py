@@ -1,0 +1,96 @@
+"""surroundings - what every job meets alike: spool.toml, PAUSED, room on the disk, memory, and how well the spool is watched.
+
+Owns the settings in force: a broken spool.toml leaves the last good ones, and is said.  Never looks at a job.
+Fails: OSError if the spool's disk cannot be asked; everything else is said and kept as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from jobspec.names import show
+from jobspec.units import format_size
+from spoold.admission import make_box
+from spoold.journal import Journal
+from spoold.meter import disk_free
+from spoold.model import Box
+from spoold.opening import Opened
+from spoold.settings import Settings, SettingsError, parse_settings
+from spoold.survey import read_paused
+
+OLD_S: Final = 60.0
+"""A reading of memory that is older than this says nothing any more."""
+MOST_SETTINGS_BYTES: Final = 1024 * 1024
+
+
+class Surroundings:
+    """The box and the spool's own files, as they were at the last look."""
+
+    def __init__(self, opened: Opened, journal: Journal) -> None:
+        self._opened = opened
+        self._journal = journal
+        self.settings = opened.settings
+        self.paused: str | None = None
+        self.closed: str | None = None
+        self.total = 0
+        self._settings_stamp = self._stamp()
+
+    def box(self, tick: float, shut: str | None = None) -> Box:
+        """The box now; `shut` is a reason of the spooler's own why nothing starts."""
+        reading = self._opened.meter.read(tick)
+        self.total = reading.total
+        available = None if reading.old and tick - reading.at > OLD_S else reading.available
+        return make_box(self.settings, total=reading.total, available=available, paused=self.paused, closed=self.closed or shut)
+
+    def look_at_paused(self) -> bool:
+        """True if it has changed."""
+        paused = read_paused(self._opened.layout)
+        if paused == self.paused:
+            return False
+        self._journal.say(f"paused: {show(paused)}" if paused is not None else "goes on: PAUSED is gone")
+        self.paused = paused
+        return True
+
+    def look_at_disk(self) -> bool:
+        """True if it has changed whether there is room enough to start anything."""
+        free = disk_free(self._opened.layout.root)
+        floor = self.settings.disk_floor
+        closed = f"the spool's disk is nearly full, less than the [disk] floor of {format_size(floor)} is free" if free < floor else None
+        self._journal.once("disk", closed)
+        changed, self.closed = closed != self.closed, closed
+        return changed
+
+    def look_at_watcher(self) -> None:
+        watcher = self._opened.watcher
+        healthy = watcher.healthy()
+        why = None if healthy and not watcher.why else watcher.why or "some directories cannot be watched"
+        self._journal.once("watcher", None if why is None else f"changes are found by looking once a second: {why}")
+
+    def look_at_settings(self, *, anyway: bool = False) -> bool:
+        """Read spool.toml again if it has changed, or `anyway`.  True if other settings are in force."""
+        stamp = self._stamp()
+        if stamp == self._settings_stamp and not anyway:
+            return False
+        self._settings_stamp = stamp
+        try:
+            with open(self._opened.layout.settings, "rb") as file:
+                settings = parse_settings(file.read(MOST_SETTINGS_BYTES))
+        except FileNotFoundError:
+            settings = Settings()
+        except (SettingsError, OSError) as error:
+            self._journal.once("settings", f"spool.toml: {error}; the last good settings stay in force")
+            return False
+        self._journal.once("settings", None)
+        if settings == self.settings:
+            return False
+        self._journal.say("spool.toml has changed: the new settings are in force")
+        self.settings = settings
+        return True
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._opened.layout.settings)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino, found.st_size
