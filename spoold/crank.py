@@ -187,9 +187,8 @@ class Crank:
                 self.starting.take_back(active, event.why, tick)
             elif self.runs.note_end(event.run, event.end, tick) is not None:
                 freed = True
-        # an end decides about others: put it on record in the queue before anybody is chosen
-        if freed:
-            self._put_away(now, tick)
+                if active.comes_back:
+                    self._put_away(now, tick)
         return freed
 
     def _say_started(self, active: Active, event: Started) -> None:

@@ -43,11 +43,18 @@ class Active:
     entry: str
     slot: int
     inode: tuple[int, int] | None
+    may_retry: bool = True
+    """Its file asks for retries, or nobody has looked."""
     missing_since: float | None = None
     stopping: bool = False
     end: EndRecord | None = None
     due: float = 0.0
     pause_s: float = FIRST_PAUSE_S
+
+    @property
+    def comes_back(self) -> bool:
+        """It has ended and may be queued again, or refused: nobody is to be started because of this end before it is put away."""
+        return self.may_retry or self.stopping or self.missing_since is not None or (self.end is not None and self.end.unstartable is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +147,8 @@ class Runs:
         active.end = end
         active.due = tick
         self._queue.end(run)
+        if not active.comes_back:
+            self._queue.note_end(ended_as(active, end, ""))
         return active
 
     def finish_due(self, tick: float, now: float) -> list[tuple[Active, Requeued | None]]:
@@ -177,7 +186,7 @@ class Runs:
         return requeued
 
     def _put_away(self, active: Active, start: StartRecord, end: EndRecord, now: float) -> Requeued | None:
-        if wants_retry(start, end):
+        if active.may_retry and wants_retry(start, end):
             why = f"retry after {end.outcome}"
             data = account(start, end, requeued_entry(now, why))
             self._rewrite(active, Stage.RUNNING, active.entry, data)

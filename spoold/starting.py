@@ -159,7 +159,7 @@ class Starting:
                 memory=job.memory or 0,
             )
         )
-        active = Active(run, order.job, job.name, job.seq, entry, -1, (ident.dev, ident.ino))
+        active = Active(run, order.job, job.name, job.seq, entry, -1, (ident.dev, ident.ino), may_retry=job.job.retry is not None)
         self._runs.add(active)
         try:
             active.slot = self._opened.pool.start(order)
