@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from jobspec.names import show
+from jobspec.names import BadNameError, parse_file_name, show
 from jobspec.spec import Job
 from jobspec.units import format_size
 from spoold import dependencies, host, scheduler
 from spoold.admission import History, never
-from spoold.archive import names_of
 from spoold.door import Door
 from spoold.errors import SpoolError
 from spoold.journal import Journal
@@ -33,6 +32,7 @@ from spoold.runs import Active, Requeued, Runs
 from spoold.settings import Durability
 from spoold.shelf import Changes, Shelf
 from spoold.starting import Starting
+from spoold.store import plain_name
 from spoold.surroundings import Surroundings
 from spoold.survey import resolve_ends
 
@@ -274,11 +274,18 @@ class Crank:
             case Refused():
                 self._refusing.owe(taken.entry, taken.why, not taken.why_owed)
                 self._journal.say(f"{show(entry)} {taken.origin.partition('/')[0]} -> refused: {taken.why}")
-                for seq, name in names_of(taken.entry):
-                    self.queue.note_end(Ended(seq=seq or 0, name=name, at=now, how=Fate.REFUSED, file=f"refused/{taken.entry}"))
+                self._note_refused(entry, taken.entry, now)
                 self.starting.stale = True
             case Gone() | Later():
                 pass
+
+    def _note_refused(self, entry: str, refused_as: str, now: float) -> None:
+        """For those that wait: a job of this NAME has ended without having run."""
+        try:
+            name = parse_file_name(plain_name(entry))
+        except BadNameError:
+            return
+        self.queue.note_end(Ended(seq=name.seq or 0, name=name.name, at=now, how=Fate.REFUSED, file=f"refused/{refused_as}"))
 
     # looking around ---------------------------------------------------------------------------------------------------
 
