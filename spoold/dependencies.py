@@ -11,8 +11,14 @@ import datetime
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from spoold.model import Ended, Fate, Queue, Ready, Reason, Rule, Running, is_glob, matches
+from spoold.model import Ended, Fate, Queue, Ready, Reason, Rule, Running
+from spoold.waiting import Key, Standing, is_glob, matches
+
+MOST_ANSWERS: Final = 50
+"""So many ends are told in a trace: a glob may mean thousands, and a record has to hold them."""
+NOBODY: Final = Standing(satisfied=True)
 
 
 class Kind(enum.Enum):
@@ -54,12 +60,17 @@ def awaited(queue: Queue, job: Ready) -> Iterator[Awaited]:
                 yield Awaited(kind, pattern, pattern, live, None if live is not None else queue.ended.get(pattern))
 
 
-def _by_glob(queue: Queue, job: Ready, kind: Kind, pattern: str) -> Iterator[Awaited]:
-    seen = {job.name}
+def _live_by_glob(queue: Queue, job: Ready, pattern: str) -> Iterator[Ready | Running]:
     for live in queue.live_jobs():
         if (live.seq, live.name) < job.key and live.name != job.name and matches(pattern, live.name):
-            seen.add(live.name)
-            yield Awaited(kind, pattern, live.name, live, None)
+            yield live
+
+
+def _by_glob(queue: Queue, job: Ready, kind: Kind, pattern: str) -> Iterator[Awaited]:
+    seen = {job.name}
+    for live in _live_by_glob(queue, job, pattern):
+        seen.add(live.name)
+        yield Awaited(kind, pattern, live.name, live, None)
     last: dict[str, Ended] = {}
     for ended in queue.past.values():
         if ended.name in seen or ended.at < job.accepted_at or (ended.seq, ended.name) >= job.key or not matches(pattern, ended.name):
@@ -72,10 +83,10 @@ def _by_glob(queue: Queue, job: Ready, kind: Kind, pattern: str) -> Iterator[Awa
 
 def refusal(queue: Queue, job: Ready) -> str | None:
     """Why the job can never run any more because of how another one ended; None if it still can."""
-    if not job.waits_for_jobs:
-        return None
-    if job.name in job.job.after + job.job.after_ok + job.job.after_failed:
+    if job.name in job.awaits:
         return f"it waits for itself ({job.name}): take {job.name} out of its after"
+    if not job.job.after_ok and not job.job.after_failed:
+        return None
     for one in awaited(queue, job):
         if one.ended is not None and not one.kind.accepts(one.ended):
             wish = "ended well" if one.kind is Kind.AFTER_OK else "failed"
@@ -102,14 +113,30 @@ def waits(queue: Queue, job: Ready) -> list[Reason]:
 
 def satisfied(queue: Queue, job: Ready) -> bool:
     """Nobody is left to wait for.  Cheaper than `waits`."""
+    for pattern in job.awaits:
+        if is_glob(pattern):
+            if next(_live_by_glob(queue, job, pattern), None) is not None:
+                return False
+        elif queue.live(pattern) is not None or pattern not in queue.ended:
+            return False
+    return True
+
+
+def stand(queue: Queue, job: Ready) -> Standing:
+    """What the `after`s of a job have come to; judged once, and again only when something happened to one of those it waits for."""
     if not job.waits_for_jobs:
-        return True
-    return all(one.live is None and one.ended is not None for one in awaited(queue, job))
+        return NOBODY
+    standing = queue.standing(job.key)
+    if standing is None:
+        standing = Standing(satisfied(queue, job), refusal(queue, job))
+        queue.note_standing(job.key, standing)
+    return standing
 
 
 def answered_by(queue: Queue, job: Ready) -> list[str]:
     """The ends that let the job go on, each with its date: for the trace."""
-    return [f"{one.name} {how(one.ended)} {when(one.ended.at)}" for one in awaited(queue, job) if one.ended is not None]
+    ends = [f"{one.name} {how(one.ended)} {when(one.ended.at)}" for one in awaited(queue, job) if one.ended is not None]
+    return ends if len(ends) <= MOST_ANSWERS else [*ends[:MOST_ANSWERS], f"and {len(ends) - MOST_ANSWERS} more"]
 
 
 def _wait_for_live(one: Awaited, live: Ready | Running) -> Reason:
@@ -124,28 +151,41 @@ def _wait_for_live(one: Awaited, live: Ready | Running) -> Reason:
 
 
 def find_cycle(queue: Queue, job: Ready) -> tuple[str, ...] | None:
-    """The NAMEs of a cycle through this ready job, from it on, or None.  Only a job that somebody waits for can close one."""
-    if not job.waits_for_jobs or not queue.waiting_for(job.name):
+    """The NAMEs of a cycle through this ready job, from it on, or None.  Only a job that somebody waits for can close one.
+
+    What a search has left behind without a cycle is not searched again, so that asking for every job of a queue costs one search of it.
+    """
+    if not job.waits_for_jobs or job.key in queue.acyclic or not queue.is_awaited(job):
         return None
-    path = [job.name]
-    seen = {job.name}
+    path = {job.key: job.name}
+    left: set[Key] = set()
+    other_cycle = False
     stack = [_ready_successors(queue, job)]
     while stack:
         following = next(stack[-1], None)
         if following is None:
             stack.pop()
-            path.pop()
-        elif following.name == job.name:
-            return tuple(path)
-        elif following.name not in seen:
-            seen.add(following.name)
-            path.append(following.name)
+            left.add(path.popitem()[0])
+        elif following.key == job.key:
+            return tuple(path.values())
+        elif following.key in path:
+            other_cycle = True  # this job only leads to it; its members find it
+        elif following.key not in left and following.key not in queue.acyclic:
+            path[following.key] = following.name
             stack.append(_ready_successors(queue, following))
+    if not other_cycle:
+        queue.acyclic.update(left)
     return None
 
 
 def _ready_successors(queue: Queue, job: Ready) -> Iterator[Ready]:
-    return (one.live for one in awaited(queue, job) if isinstance(one.live, Ready))
+    for pattern in job.awaits:
+        if is_glob(pattern):
+            yield from (live for live in _live_by_glob(queue, job, pattern) if isinstance(live, Ready))
+        else:
+            live = queue.live(pattern)
+            if isinstance(live, Ready):
+                yield live
 
 
 def cycle_text(cycle: tuple[str, ...]) -> str:

@@ -5,32 +5,86 @@ Owns the sentences.  They change when their meaning changes, not when a clock ti
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from jobspec.spec import ModelSize
 from jobspec.units import format_size
 from spoold import dependencies
 from spoold.model import Box, Queue, Ready, Reason, Rule, Running
-from spoold.reservations import Profile, need_of, promised
+from spoold.reservations import Need, Profile, need_of, promised
+from spoold.scheduler import decide, latest_starts, resources
 
 Reasons = tuple[Reason, ...]
 
 
 def explain(queue: Queue, box: Box, now: float) -> dict[str, Reasons]:
     """All the reasons of every ready job, by NAME; a job without one starts at the next turn of a spooler."""
-    profile = Profile(queue, box, now)
-    before: Ready | None = None
+    everyone = _everyone(box)
+    turn = _Turn(queue, replace(box, paused=None, closed=None), now)
     reasons: dict[str, Reasons] = {}
     for job in queue.in_order():
-        own = [*_standing(queue, box, job, now)]
-        waits_its_turn = not own
-        own += _locks(queue, box, job)
-        own += _memory(queue, box, job)
-        if before is not None and waits_its_turn and (box.strict or not any(r.rule in (Rule.LOCK, Rule.MEMORY) for r in own)):
-            own.append(_order(box, before))
-        everyone = _everyone(box)
-        reasons[job.name] = (*everyone, *own)
-        if waits_its_turn and before is None and (everyone or own or not profile.fits_now(need_of(job, box))):
-            before = job
+        reasons[job.name] = turn.refused.get(job.name) or (*everyone, *turn.reasons(job))
     return reasons
+
+
+class _Turn:
+    """The next decision, were nothing paused, and what it does not say: who is in whose way."""
+
+    def __init__(self, queue: Queue, box: Box, now: float) -> None:
+        self._queue = queue
+        self._box = box
+        self._now = now
+        decision = decide(queue, box, now)
+        self.refused: Mapping[str, Reasons] = {
+            refuse.job.name: (Reason(Rule.REFUSED, f"will be refused: {refuse.why}", {}),) for refuse in decision.refuse
+        }
+        self._starting = {start.job.name for start in decision.start}
+        self._first_that_waits: Ready | None = None
+        self._places: dict[str, float] | None = None
+        self._wanted: dict[object, list[Reason]] = {}
+        self._in_the_way: dict[Need, Ready | None] = {}
+
+    def reasons(self, job: Ready) -> list[Reason]:
+        """What keeps a job that is not refused."""
+        own = _standing(self._queue, job, self._now)
+        waits_its_turn = not own
+        wanted = (tuple(job.locks.items()), job.memory)
+        if wanted not in self._wanted:
+            self._wanted[wanted] = [*_locks(self._queue, self._box, job), *_memory(self._queue, self._box, job)]
+        own += self._wanted[wanted]
+        if not waits_its_turn or job.name in self._starting:
+            return own
+        if self._box.strict and self._first_that_waits is not None:
+            own.append(_order(self._box, self._first_that_waits))
+        elif not self._wanted[wanted]:
+            before = self._who_is_in_the_way(job) or self._first_that_waits
+            assert before is not None, f"nobody is in the way of {job.name}"
+            own.append(_order(self._box, before))
+        self._first_that_waits = self._first_that_waits or job
+        return own
+
+    def _who_is_in_the_way(self, job: Ready) -> Ready | None:
+        """The first one placed earlier whose place leaves none for this job now.  None: too many are placed earlier for a decision to tell."""
+        need = need_of(job, self._box)
+        if need in self._in_the_way:
+            return self._in_the_way[need]
+        if self._places is None:
+            self._places = latest_starts(self._queue, self._box, self._now)
+        profile = Profile(self._queue, self._box, self._now)
+        found = None
+        for earlier in self._queue.in_order():
+            start = self._places.get(earlier.name)
+            if earlier.key >= job.key or start is None or start >= self._now + need.seconds:
+                continue
+            place = need_of(earlier, self._box)
+            if resources(place) & resources(need):
+                profile.reserve(place, start)
+                if profile.earliest(need) != self._now:
+                    found = earlier
+                    break
+        self._in_the_way[need] = found
+        return found
 
 
 def blockers(queue: Queue, box: Box, job: Ready) -> list[str]:
@@ -57,7 +111,7 @@ def _everyone(box: Box) -> list[Reason]:
     return found
 
 
-def _standing(queue: Queue, box: Box, job: Ready, now: float) -> list[Reason]:
+def _standing(queue: Queue, job: Ready, now: float) -> list[Reason]:
     """What keeps a job from being eligible."""
     found = []
     if job.held:

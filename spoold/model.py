@@ -6,16 +6,18 @@ A bad transition raises and changes nothing.
 
 from __future__ import annotations
 
-import bisect
 import enum
-import fnmatch
-import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
 from jobspec.spec import Job
+from spoold.lineup import Lineup, Shape
+from spoold.waiting import Key as Key
+from spoold.waiting import Standing, Waiting
+from spoold.waiting import is_glob as is_glob
+from spoold.waiting import matches as matches
 
 
 class Stage(enum.Enum):
@@ -83,18 +85,6 @@ class Reason:
         return {"rule": self.rule.value, "text": self.text, **self.facts}
 
 
-Key = tuple[int, str]
-Shape = tuple[tuple[tuple[str, int | None], ...], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What the `after`s of a ready job have come to: nobody is left to wait for, or why it can never run."""
-
-    satisfied: bool
-    refusal: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
     """A job in ready/ with the settings of the spool applied.
@@ -134,14 +124,19 @@ class Ready:
         return bool(self.job.after or self.job.after_ok or self.job.after_failed)
 
     @property
-    def special(self) -> bool:
-        """More than locks, memory and the order may keep it waiting."""
-        return self.held or self.away or self.memory is None or self.not_before is not None or self.waits_for_jobs
+    def awaits(self) -> tuple[str, ...]:
+        """All names and globs that it waits for."""
+        return self.job.after + self.job.after_ok + self.job.after_failed
 
     @property
-    def shape(self) -> Shape:
-        """What it asks for; two jobs of one shape fit at the same moments."""
-        return (tuple(self.locks.items()), self.memory or 0)
+    def shape(self) -> Shape | None:
+        """What it asks for, and for how long: what keeps one job from starting keeps every later one of its shape.
+
+        None if it is special: more than locks, memory and the order may keep it waiting.
+        """
+        if self.held or self.away or self.memory is None or self.not_before is not None or self.waits_for_jobs:
+            return None
+        return (tuple(self.locks.items()), self.memory, self.wall_s + self.grace_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,14 +203,6 @@ def fold(name: str) -> str:
     return name.lower()
 
 
-def is_glob(pattern: str) -> bool:
-    return any(c in pattern for c in "*?[")
-
-
-def matches(pattern: str, name: str) -> bool:
-    return fnmatch.fnmatchcase(name, pattern)
-
-
 class Queue:
     """Everything that a decision depends on: ready jobs in order, runs, and the ends that ready jobs ask about.
 
@@ -223,17 +210,12 @@ class Queue:
     """
 
     def __init__(self) -> None:
-        self._order: list[Key] = []
         self._ready: dict[Key, Ready] = {}
         self._running: dict[int, Running] = {}
         self._live: dict[str, Ready | Running] = {}
-        self._waited_for: dict[str, set[Key]] = {}
-        self._globbing: set[Key] = set()
+        self._lineup = Lineup()
+        self._waiting = Waiting()
         self._conditional: set[Key] = set()
-        self._special: list[Key] = []
-        self._shapes: dict[Shape, list[Key]] = {}
-        self._give_ups: list[tuple[float, Key]] = []
-        self._standing: dict[Key, Standing] = {}
         self.ended: dict[str, Ended] = {}
         """By NAME: the end that happened last."""
         self.past: dict[tuple[str, str], Ended] = {}
@@ -243,58 +225,35 @@ class Queue:
 
     def add(self, job: Ready) -> None:
         """A job enters ready/.  Its NAME must not be live."""
+        key = job.key
         assert fold(job.name) not in self._live, f"{job.name} is live already"
-        assert job.key not in self._ready
-        self._ready[job.key] = job
+        assert key not in self._ready
+        self._ready[key] = job
         self._live[fold(job.name)] = job
-        bisect.insort(self._order, job.key)
-        bisect.insort(self._special if job.special else self._shapes.setdefault(job.shape, []), job.key)
-        if job.give_up_at is not None:
-            heapq.heappush(self._give_ups, (job.give_up_at, job.key))
+        self._lineup.add(key, job.shape, job.give_up_at)
         if job.waits_for_jobs or job.give_up_at is not None:
-            self._conditional.add(job.key)
+            self._conditional.add(key)
         if job.waits_for_jobs:
-            for name in _names(job.job):
-                if is_glob(name):
-                    self._globbing.add(job.key)
-                else:
-                    self._waited_for.setdefault(name, set()).add(job.key)
+            self._waiting.add(key, job.awaits)
+        if self._waiting.is_awaited(key):
+            self._waiting.acyclic.clear()
         self._touch(job.name)
 
     def take(self, key: Key) -> Ready:
         """A job leaves ready/."""
         job = self._ready.pop(key)
         del self._live[fold(job.name)]
-        del self._order[bisect.bisect_left(self._order, key)]
+        self._lineup.drop(key, job.shape, job.give_up_at)
         self._conditional.discard(key)
-        self._standing.pop(key, None)
-        self._leave_line(job)
         if job.waits_for_jobs:
-            self._globbing.discard(key)
-            for name in _names(job.job):
-                waiting = self._waited_for.get(name)
-                if waiting is not None:
-                    waiting.discard(key)
-                    if not waiting:
-                        del self._waited_for[name]
+            self._waiting.drop(key, job.awaits)
         self._touch(job.name)
         return job
 
-    def _leave_line(self, job: Ready) -> None:
-        line = self._special if job.special else self._shapes[job.shape]
-        del line[bisect.bisect_left(line, job.key)]
-        if not line and not job.special:
-            del self._shapes[job.shape]
-
     def _touch(self, name: str) -> None:
         """This NAME is live, ended or neither in another way than before: whoever may wait for it has to be judged again."""
-        if not self._conditional:
-            return
-        for key in self._waited_for.get(name, ()):
-            self._standing.pop(key, None)
-        for key in self._globbing:
-            if key in self._standing and _globs(self._ready[key].job, name):
-                del self._standing[key]
+        for key in self._waiting.touched(name):
+            self._lineup.unpark(key)
 
     def get(self, key: Key) -> Ready | None:
         return self._ready.get(key)
@@ -305,7 +264,7 @@ class Queue:
     def in_order(self) -> Iterator[Ready]:
         """Ready jobs, the earliest placed first.  The queue must not change meanwhile."""
         ready = self._ready
-        for key in self._order:
+        for key in self._lineup.order:
             yield ready[key]
 
     def conditional(self) -> list[Ready]:
@@ -314,59 +273,50 @@ class Queue:
 
     @property
     def special(self) -> Sequence[Key]:
-        """Ready jobs, in order, that have to be judged one by one: they wait for others, a time, a hold or a file."""
-        return self._special
+        """Ready jobs, in order, that have to be judged one by one: they wait for others, a time, a hold or a file.  Parked ones are left out."""
+        return self._lineup.special
+
+    def park(self, key: Key) -> None:
+        """A special job that only an event at one of those it waits for, or a change of its own, can let go on."""
+        self._lineup.park(key)
 
     @property
     def shapes(self) -> Mapping[Shape, Sequence[Key]]:
-        """All other ready jobs, in order, by what they ask for: what keeps one of a shape from starting now keeps all of them."""
-        return self._shapes
+        """All other ready jobs, in order, by what they ask for."""
+        return self._lineup.shapes
 
     def standing(self, key: Key) -> Standing | None:
         """What was last found about the `after`s of a ready job; None after anything happened that may change it."""
-        return self._standing.get(key)
+        return self._waiting.standing(key)
 
     def note_standing(self, key: Key, standing: Standing) -> None:
         assert key in self._ready
-        self._standing[key] = standing
+        self._waiting.note(key, standing)
 
     def gave_up(self, now: float) -> list[Ready]:
         """Ready jobs whose `give_up` has passed."""
-        found = []
-        while self._give_ups and self._give_ups[0][0] <= now:
-            at, key = heapq.heappop(self._give_ups)
-            job = self._ready.get(key)
-            if job is not None and job.give_up_at == at:
-                found.append(job)
-        for job in found:
-            assert job.give_up_at is not None
-            heapq.heappush(self._give_ups, (job.give_up_at, job.key))
-        return found
+        return [self._ready[key] for key in self._lineup.gave_up(now)]
 
-    @property
-    def next_give_up(self) -> float | None:
-        """The earliest `give_up` of a ready job."""
-        while self._give_ups:
-            at, key = self._give_ups[0]
-            job = self._ready.get(key)
-            if job is not None and job.give_up_at == at:
-                return at
-            heapq.heappop(self._give_ups)
-        return None
+    def next_give_up(self, now: float) -> float | None:
+        """The first `give_up` of a ready job that has not passed."""
+        return self._lineup.next_give_up(now)
 
     def waiting_for(self, name: str) -> tuple[Ready, ...]:
         """Ready jobs that name this NAME in an `after`, or may mean it by a glob."""
-        keys = self._waited_for.get(name, frozenset()) | {k for k in self._globbing if _globs(self._ready[k].job, name)}
-        return tuple(self._ready[k] for k in sorted(keys))
+        return tuple(self._ready[key] for key in sorted(self._waiting.asking(name)))
+
+    def is_awaited(self, job: Ready) -> bool:
+        """Some ready job waits for this one."""
+        return self._waiting.is_awaited(job.key)
+
+    @property
+    def acyclic(self) -> set[Key]:
+        """Ready jobs from which no cycle can be reached; for `dependencies`, which finds that out."""
+        return self._waiting.acyclic
 
     @property
     def ready_count(self) -> int:
-        return len(self._order)
-
-    @property
-    def last_seq(self) -> int | None:
-        """The highest number in the queue."""
-        return self._order[-1][0] if self._order else None
+        return len(self._ready)
 
     # running ----------------------------------------------------------------------------------------------------------
 
@@ -416,8 +366,8 @@ class Queue:
 
     def forget(self) -> None:
         """Drop the ends that no ready job asks about: a spooler runs for months."""
-        self.ended = {name: ended for name, ended in self.ended.items() if name in self._waited_for}
-        since = min((self._ready[key].accepted_at for key in self._globbing), default=None)
+        self.ended = {name: ended for name, ended in self.ended.items() if self._waiting.asks_for(name)}
+        since = min((self._ready[key].accepted_at for key in self._waiting.globbing), default=None)
         self.past = {} if since is None else {key: ended for key, ended in self.past.items() if ended.at >= since}
 
     def note_end(self, ended: Ended) -> None:
@@ -427,17 +377,6 @@ class Queue:
             self.ended[ended.name] = ended
         self.past[(ended.file, ended.name)] = ended
         self._touch(ended.name)
-
-
-def _names(job: Job) -> tuple[str, ...]:
-    return job.after + job.after_ok + job.after_failed
-
-
-def _globs(job: Job, name: str) -> bool:
-    return any(is_glob(pattern) and matches(pattern, name) for pattern in _names(job))
-
-
-# verdicts -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import Final
 from spoold.model import Box, Queue, Ready, Running
 
 FOREVER: Final = float("inf")
-OVERDUE_S: Final = 1.0
-"""A run that is past its wall clock and grace is expected to end this soon; it never counts as gone before it is."""
+OVERDUE_S: Final = 0.001
+"""A run that is past its wall clock and grace is expected to end at any moment; it never counts as gone before it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ def need_of(job: Ready, box: Box) -> Need:
 
 def release_at(run: Running, now: float) -> float:
     """The latest moment at which a run gives back what it holds."""
-    return max(run.started_at + run.wall_s + run.grace_s, now + OVERDUE_S)
+    at = run.started_at + (run.wall_s + run.grace_s)
+    return at if at > now else now + OVERDUE_S
 
 
 def promised(runs: Iterable[Running]) -> int:
@@ -47,7 +48,8 @@ def promised(runs: Iterable[Running]) -> int:
 class Profile:
     """Free units and memory as a step function of time, from `now` on.
 
-    A step holds from its time to the next one's; the last holds for ever.  `free_memory` may be negative (something uses more than it said).
+    A step holds from its time to the next one's; the last holds for ever.  Free memory may be negative (something uses more than it said).
+    Places are only ever taken, so that what was once found out about the earliest place for a need stays a lower bound for it.
     """
 
     def __init__(self, queue: Queue, box: Box, now: float) -> None:
@@ -56,6 +58,8 @@ class Profile:
         self._times: list[float] = [now]
         self._locks: list[dict[str, int]] = [{}]
         self._memory: list[int] = [0]
+        self._known: dict[Need, float] = {}
+        self._open: dict[tuple[str, int], float] = {}
         available = box.available if box.available is not None else 0
         free = available - promised(runs) - box.floor
         used: dict[str, int] = {}
@@ -86,13 +90,47 @@ class Profile:
         if need.memory > 0 and need.memory > self._memory[step]:
             return False
         used = self._locks[step]
-        return all(used.get(lock, 0) + units <= len(self._box.units(lock)) for lock, units in need.locks)
+        for lock, units in need.locks:  # noqa: SIM110 - the innermost loop of every decision, which a generator would slow down by half
+            if used.get(lock, 0) + units > len(self._box.units(lock)):
+                return False
+        return True
 
-    def earliest(self, need: Need, not_before: float = 0.0) -> float:
-        """The earliest moment from `not_before` on at which the need is free for all of its seconds; FOREVER if there is none."""
+    def bound(self, need: Need) -> float:
+        """A moment before which there is no place for this need.  Cheap, and not always the earliest one."""
+        bound = self._known.get(need, self._times[0])
+        for lock, units in need.locks:
+            bound = max(bound, self._opens(lock, units))
+        return bound
+
+    def _opens(self, lock: str, units: int) -> float:
+        """The first moment at which so many units of this lock are free, be it for a moment only."""
+        at = self._open.get((lock, units), self._times[0])
+        if at == FOREVER:
+            return at
+        most = len(self._box.units(lock)) - units
+        step = bisect.bisect_right(self._times, at) - 1
+        while self._locks[step].get(lock, 0) > most:
+            step += 1
+            if step == len(self._times):
+                at = FOREVER
+                break
+            at = self._times[step]
+        self._open[lock, units] = at
+        return at
+
+    def earliest(self, need: Need, not_before: float | None = None) -> float:
+        """The earliest moment (from `not_before` on) at which the need is free for all of its seconds; FOREVER if there is none."""
+        start = self.bound(need)
+        if not_before is not None:
+            return self._earliest_from(need, max(start, not_before))
+        start = self._known[need] = self._earliest_from(need, start)
+        return start
+
+    def _earliest_from(self, need: Need, start: float) -> float:
+        if start == FOREVER:
+            return start
         times = self._times
-        step = max(0, bisect.bisect_right(times, not_before) - 1)
-        start = max(times[step], not_before)
+        step = bisect.bisect_right(times, start) - 1
         while True:
             end = start + need.seconds
             at = step

@@ -7,16 +7,16 @@ Pure: no clock, no disk; the same queue gives the same decision.  Why a job wait
 
 from __future__ import annotations
 
-import bisect
 import heapq
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from spoold import dependencies
 from spoold.admission import never
-from spoold.model import Box, Key, Queue, Ready, Refuse, Standing, Start
-from spoold.reservations import FOREVER, Profile, choose_units, need_of
+from spoold.lineup import Shape
+from spoold.model import Box, Key, Queue, Ready, Refuse, Start
+from spoold.reservations import FOREVER, Need, Profile, choose_units, need_of
 
 BLOCKED_SHOWN: Final = 4
 MOST_RESERVATIONS: Final = 1000
@@ -39,195 +39,215 @@ class Decision:
 
 def eligible(queue: Queue, job: Ready, now: float) -> bool:
     """It waits for nobody, no time and no hold: only locks, memory and the order can keep it."""
-    return not job.sits and job.memory is not None and (job.not_before is None or job.not_before <= now) and dependencies.satisfied(queue, job)
-
-
-def stand(queue: Queue, job: Ready) -> Standing:
-    """What the `after`s of a job have come to; judged once, and again only when something happened to one of those it waits for."""
-    standing = queue.standing(job.key)
-    if standing is None:
-        standing = Standing(dependencies.satisfied(queue, job), dependencies.refusal(queue, job))
-        queue.note_standing(job.key, standing)
-    return standing
+    return not job.sits and job.memory is not None and (job.not_before is None or job.not_before <= now) and dependencies.stand(queue, job).satisfied
 
 
 def doomed(queue: Queue, now: float) -> Iterator[Refuse]:
-    """Ready jobs that can never run any more."""
+    """Ready jobs that can never run any more; one that somebody may be editing is left alone until it is back."""
     given_up = set()
     for job in queue.gave_up(now):
-        given_up.add(job.key)
-        waited = dependencies.when(job.accepted_at)
-        yield Refuse(job, f"it was not started within its give_up (accepted {waited}); drop it again, or give it longer")
+        if not job.away:
+            given_up.add(job.key)
+            waited = dependencies.when(job.accepted_at)
+            yield Refuse(job, f"it was not started within its give_up (accepted {waited}); drop it again, or give it longer")
     for key in queue.special:
         job = queue[key]
-        if job.waits_for_jobs and key not in given_up:
-            why = stand(queue, job).refusal
+        if job.waits_for_jobs and not job.away and key not in given_up:
+            why = dependencies.stand(queue, job).refusal
             if why is not None:
                 yield Refuse(job, why)
-
-
-@dataclass(slots=True)
-class _Line:
-    """Ready jobs of one shape, from `at` on; or (no shape) those that have to be judged one by one."""
-
-    keys: Sequence[Key]
-    at: int = 0
-
-    @property
-    def head(self) -> Key | None:
-        return self.keys[self.at] if self.at < len(self.keys) else None
-
-
-class _Turn:
-    """One decision while it is being made: what is taken, and who waits in front of whom."""
-
-    def __init__(self, queue: Queue, box: Box, now: float) -> None:
-        self.queue = queue
-        self.box = box
-        self.now = now
-        self.decision = Decision()
-        self.profile = Profile(queue, box, now)
-        self.taken: dict[str, set[str]] = {}
-        self.waiting: list[Ready] = []
-        """Jobs without a place yet, that were looked at one by one; in order."""
-        self.blocked: list[_Line] = []
-        """Shapes that do not fit now: all of their jobs from `at` on wait."""
-        self.placed: set[Key] = set()
-
-    def consider(self, job: Ready) -> bool:
-        """An eligible job.  False if nothing of its shape fits now."""
-        problems = never(job, self.box)
-        if problems:
-            self.decision.refuse.append(Refuse(job, "; ".join(problems)))
-            return True
-        need = need_of(job, self.box)
-        if not self.profile.fits_now(need):
-            self._note_blocked(job)
-            return False
-        if not self._earlier_have_places(job) or self.profile.earliest(need) != self.now:
-            self.waiting.append(job)
-            self._note_blocked(job)
-            return True
-        self.profile.reserve(need, self.now)
-        locks = choose_units(self.queue, self.box, job.locks, self.taken)
-        for lock, units in locks.items():
-            self.taken.setdefault(lock, set()).update(units)
-        self.decision.start.append(Start(job, locks))
-        return True
-
-    def _note_blocked(self, job: Ready) -> None:
-        if len(self.decision.blocked) < BLOCKED_SHOWN:
-            self.decision.blocked.append(job)
-
-    def _earlier_have_places(self, job: Ready) -> bool:
-        """Give those before it that it could delay their places in the profile.  False if they are too many to tell."""
-        rivals = self._rivals(job)
-        if len(rivals) > MOST_RESERVATIONS:
-            return False
-        for rival in rivals:
-            need = need_of(rival, self.box)
-            start = self.profile.earliest(need)
-            if start != FOREVER:
-                self.profile.reserve(need, start)
-            self.placed.add(rival.key)
-        return True
-
-    def _rivals(self, job: Ready) -> list[Ready]:
-        """Earlier jobs without a place that are tied to this one by a lock or by memory, directly or through each other; in order."""
-        groups: list[tuple[Set[str], Iterable[Key]]] = [
-            (_resources(self.queue[line.keys[line.at]]), line.keys[line.at : bisect.bisect_left(line.keys, job.key)]) for line in self.blocked
-        ]
-        groups += [(_resources(waiting), (waiting.key,)) for waiting in self.waiting]
-        tied = set(_resources(job))
-        found: list[Key] = []
-        grown = True
-        while grown:
-            grown = False
-            rest = []
-            for resources, keys in groups:
-                if tied & resources:
-                    tied |= resources
-                    found += [key for key in keys if key not in self.placed and key < job.key]
-                    grown = True
-                else:
-                    rest.append((resources, keys))
-            groups = rest
-            if len(found) > MOST_RESERVATIONS:
-                break
-        return [self.queue[key] for key in sorted(found)]
-
-
-def _resources(job: Ready) -> frozenset[str]:
-    """What it can delay others by: its locks, and memory (which is no lock's name)."""
-    return frozenset(job.locks) | ({" memory"} if job.memory else frozenset())
 
 
 def decide(queue: Queue, box: Box, now: float) -> Decision:
     """One decision over the whole queue.  Refusals come first: an end may let others go on, at the next decision.
 
-    Ready jobs stand in one line a shape; a line whose first job does not fit now is left at once, so that the cost follows the number of shapes and of
+    Ready jobs stand in one line a shape; a line whose first job cannot start now is left at once, so that the cost follows the number of shapes and of
     jobs with conditions, not the length of the queue.
     """
-    turn = _Turn(queue, box, now)
-    decision = turn.decision
+    decision = Decision()
     decision.refuse.extend(doomed(queue, now))
-    refused = {refuse.job.key for refuse in decision.refuse}
-    if queue.next_give_up is not None and not refused:
-        decision.at(queue.next_give_up)
+    give_up = queue.next_give_up(now)
+    if give_up is not None:
+        decision.at(give_up)
     if box.paused is not None or box.closed is not None:
         return decision
-    special = _Line(queue.special)
-    lines = [line for line in (special, *(_Line(keys) for keys in queue.shapes.values())) if line.head is not None]
-    heads = [(line.keys[0], number) for number, line in enumerate(lines)]
+    refused = {refuse.job.key for refuse in decision.refuse}
+    lines = [_Line(_ripe(queue, refused, now, decision), None)]
+    for shape, keys in queue.shapes.items():
+        lines.append(_Line([key for key in keys if key not in refused] if refused else keys, shape))
+    heads = [(line.keys[0], number) for number, line in enumerate(lines) if line.keys]
     heapq.heapify(heads)
+    turn = _Turn(queue, box, now, decision)
     while heads:
         key, number = heapq.heappop(heads)
         line = lines[number]
         job = queue[key]
-        fits = True
-        if key not in refused and (line is not special or _ripe(queue, job, now, decision)):
-            before = len(decision.start)
-            fits = turn.consider(job)
-            if box.strict and len(decision.start) == before and not _was_refused(decision, job):
+        problems = never(job, box)
+        if problems:
+            decision.refuse.append(Refuse(job, "; ".join(problems)))
+        elif not turn.start(job):
+            if box.strict:
                 break
-            if not fits and line is special:
-                turn.waiting.append(job)
-                fits = True
-        if not fits:
-            turn.blocked.append(line)
-            continue
+            if line.shape is not None:
+                turn.block(line)
+                continue
+            turn.block(_Line((key,), None))
         line.at += 1
-        if line.head is not None and len(turn.waiting) <= MOST_RESERVATIONS:
-            heapq.heappush(heads, (line.head, number))
+        if line.at < len(line.keys):
+            heapq.heappush(heads, (line.keys[line.at], number))
     return decision
 
 
-def _was_refused(decision: Decision, job: Ready) -> bool:
-    return bool(decision.refuse) and decision.refuse[-1].job is job
+def _ripe(queue: Queue, refused: set[Key], now: float, decision: Decision) -> list[Key]:
+    """Jobs with conditions whose conditions are all met; notes when time alone may meet them, and parks those that only an event can let go on."""
+    ripe = []
+    for key in tuple(queue.special):
+        job = queue[key]
+        if key in refused:
+            continue
+        if job.sits or job.memory is None or not dependencies.stand(queue, job).satisfied:
+            if not job.away:
+                queue.park(key)
+        elif job.not_before is not None and job.not_before > now:
+            decision.at(job.not_before)
+        else:
+            ripe.append(key)
+    return ripe
 
 
-def _ripe(queue: Queue, job: Ready, now: float, decision: Decision) -> bool:
-    """A job with conditions whose conditions are all met; notes when time alone may meet them."""
-    if job.sits or job.memory is None:
-        return False
-    if job.not_before is not None and job.not_before > now:
-        decision.at(job.not_before)
-        return False
-    return not job.waits_for_jobs or stand(queue, job).satisfied
+@dataclass(slots=True)
+class _Line:
+    """Keys in order, from `at` on not yet decided about.  They are of one shape, or (None) those that had to be judged one by one."""
+
+    keys: Sequence[Key]
+    shape: Shape | None
+    at: int = 0
+
+
+@dataclass(slots=True)
+class _Blocked:
+    """Jobs of one need, in order, that do not start now; up to `placed` they have their place in the profile, or can have none."""
+
+    need: Need
+    keys: Sequence[Key]
+    placed: int = 0
+
+    def next_before(self, key: Key) -> Key | None:
+        """The first one without a place that is placed earlier in the queue than this job."""
+        return self.keys[self.placed] if self.placed < len(self.keys) and self.keys[self.placed] < key else None
+
+
+class _Turn:
+    """One decision while it is being made: what is taken, and who waits in front of whom."""
+
+    def __init__(self, queue: Queue, box: Box, now: float, decision: Decision) -> None:
+        self._queue = queue
+        self._box = box
+        self._now = now
+        self._decision = decision
+        self._profile = Profile(queue, box, now)
+        self._taken: dict[str, set[str]] = {}
+        self._blocked: list[_Blocked] = []
+        self._one_by_one: dict[Need, list[Key]] = {}
+        self._closed: set[Need] = set()
+        self._reservations = 0
+
+    def start(self, job: Ready) -> bool:
+        """Start an eligible job if it can start now and nobody before it would start later for it."""
+        need = need_of(job, self._box)
+        # what was refused to an earlier job of this need is refused to this one: places are only ever taken
+        if need in self._closed or not self._profile.fits_now(need) or not self._has_place_now(job, need):
+            self._closed.add(need)
+            if len(self._decision.blocked) < BLOCKED_SHOWN:
+                self._decision.blocked.append(job)
+            return False
+        self._profile.reserve(need, self._now)
+        locks = choose_units(self._queue, self._box, job.locks, self._taken)
+        for lock, units in locks.items():
+            self._taken.setdefault(lock, set()).update(units)
+        self._decision.start.append(Start(job, locks))
+        return True
+
+    def block(self, line: _Line) -> None:
+        """These do not start now; who comes later must not delay them."""
+        need = need_of(self._queue[line.keys[line.at]], self._box)
+        if line.shape is not None:
+            self._blocked.append(_Blocked(need, line.keys, line.at))
+        elif need in self._one_by_one:
+            self._one_by_one[need] += line.keys
+        else:
+            keys = self._one_by_one[need] = list(line.keys)
+            self._blocked.append(_Blocked(need, keys))
+
+    def _has_place_now(self, job: Ready, need: Need) -> bool:
+        """Its place is now, after those that are before it in the queue have theirs."""
+        return self._place_earlier(job.key, need) and self._profile.earliest(need) == self._now
+
+    def _place_earlier(self, key: Key, need: Need) -> bool:
+        """Give places to those before it that it could delay, until all that are left come after its end.  False: they are too many to tell."""
+        end = self._now + need.seconds
+        tied = self._tied(need)
+        heads = [(head, number) for number, line in enumerate(tied) if (head := line.next_before(key)) is not None]
+        heapq.heapify(heads)
+        near = {number for _, number in heads if self._profile.bound(tied[number].need) < end}
+        while near:
+            _, number = heapq.heappop(heads)
+            line = tied[number]
+            if self._reservations == MOST_RESERVATIONS:
+                return False
+            start = self._profile.earliest(line.need)
+            if start == FOREVER:
+                line.placed = len(line.keys)
+            else:
+                self._profile.reserve(line.need, start)
+                self._reservations += 1
+                line.placed += 1
+            head = line.next_before(key)
+            if head is not None:
+                heapq.heappush(heads, (head, number))
+            if head is None or self._profile.bound(line.need) >= end:
+                near.discard(number)
+        return True
+
+    def _tied(self, need: Need) -> list[_Blocked]:
+        """Those that share a lock or memory with this need, directly or through each other: others cannot be delayed by it."""
+        shared = resources(need)
+        groups: dict[frozenset[str], list[_Blocked]] = {}
+        for line in self._blocked:
+            groups.setdefault(resources(line.need), []).append(line)
+        tied: list[_Blocked] = []
+        while True:
+            sharing = [group for group in groups if group & shared]
+            if not sharing:
+                return tied
+            for group in sharing:
+                shared |= group
+                tied += groups.pop(group)
+
+
+def resources(need: Need) -> frozenset[str]:
+    """What it can delay others by: its locks, and memory (which is no lock's name)."""
+    return frozenset(lock for lock, _ in need.locks) | ({" memory"} if need.memory else frozenset())
 
 
 def latest_starts(queue: Queue, box: Box, now: float) -> dict[str, float]:
-    """For every eligible job the latest moment at which it starts if every wall clock is used up; those that have none are left out."""
-    profile = Profile(queue, box, now)
+    """For every eligible job the latest moment at which it starts if every wall clock is used up; those that have none are left out.
+
+    Nobody has one while nothing starts at all.
+    """
     starts: dict[str, float] = {}
+    if box.paused is not None or box.closed is not None:
+        return starts
+    refused = {refuse.job.key for refuse in doomed(queue, now)}
+    profile = Profile(queue, box, now)
     floor = now
     for job in queue.in_order():
-        if not eligible(queue, job, now):
+        if job.key in refused or not eligible(queue, job, now):
             continue
         need = need_of(job, box)
-        start = profile.earliest(need, floor if box.strict else now)
+        start = profile.earliest(need, floor) if box.strict else profile.earliest(need)
         if start == FOREVER:
-            if box.strict:
+            if box.strict and not never(job, box):
                 break
             continue
         profile.reserve(need, start)
