@@ -21,21 +21,26 @@ def model_bytes(job: Job, default_cwd: str) -> int | None:
 
 
 def size_of(path: str, cwd: str) -> int | None:
-    """Bytes of a file, or of all regular files below a folder; links are followed for the path itself only."""
+    """Bytes of a file, or of all files below a folder.  A link to a file counts as that file, and each file counts once: a folder of a
+    download cache is nothing but links, and may have two to one file."""
     path = os.path.join(os.path.expanduser(cwd), os.path.expanduser(path))
     try:
         if not os.path.isdir(path):
             return os.stat(path).st_size
         total, files = 0, 0
+        counted: set[tuple[int, int]] = set()
         for directory, _, names in os.walk(path):
             for name in names:
                 files += 1
                 if files > MOST_FILES:
                     return total
                 try:
-                    total += os.stat(os.path.join(directory, name)).st_size
+                    found = os.stat(os.path.join(directory, name))
                 except FileNotFoundError:
                     continue
+                if (found.st_dev, found.st_ino) not in counted:
+                    counted.add((found.st_dev, found.st_ino))
+                    total += found.st_size
         return total
     except (OSError, ValueError):
         return None

@@ -22,7 +22,6 @@ from jobspec.errors import JobSpecError
 from jobspec.names import BadNameError, FileName, next_file, parse_file_name, safe_entry
 from jobspec.parse import parse
 from jobspec.spec import MAX_FILE_BYTES, Job
-from jobspec.units import format_size
 from spoold.admission import History, admit, never
 from spoold.archive import accepted_entry
 from spoold.layout import HOLD
@@ -250,8 +249,7 @@ class Pickup:
         if opened.writer is None and tick - seen.since < SETTLE_S:
             return Later(seen.since + SETTLE_S, "it may still be written")
         if opened.data is None:
-            size = format_size(opened.ident.size)
-            return f"it has {size}, and a job file has at most {format_size(MAX_FILE_BYTES)}; put long scripts into a file of their own"
+            return f"it has {opened.ident.size:,} bytes, and a job file has at most {MAX_FILE_BYTES:,}; put long scripts into a file of their own"
         try:
             return Good(opened, parse(trace.split(opened.data)[0]))
         except JobSpecError as error:
@@ -262,11 +260,12 @@ class Pickup:
             return str(error)
 
     def _refuse(self, origin: str, path: str, entry: str, why: str) -> Refused | Gone:
-        self._seen.pop(origin, None)
         try:
             name, written = self._store.refuse(path, safe_entry(plain_name(entry)), why)
         except FileNotFoundError:
+            self._seen.pop(origin, None)
             return Gone()
+        self._seen.pop(origin, None)
         return Refused(origin, name, why, not written)
 
 
