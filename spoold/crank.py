@@ -139,6 +139,9 @@ class Crank:
         if self._collect(now, tick):
             self.starting.decide(now, tick)
         self._put_away(now, tick)
+        if self._resume.waiting:
+            self._guard("recovery", lambda: self._resume.look(self.surroundings.settings, self.surroundings.total, tick))
+            self._note(not self._resume.waiting)
         if hints.everything:
             self._mtimes.clear()
             self._next_look = self._next_look_into = tick
@@ -304,7 +307,6 @@ class Crank:
         self._guard("ready", lambda: self._look_at_ready(now, tick))
         self._guard("refused", lambda: self._if_changed(Stage.REFUSED, tick, self._o.store.sweep_whys))
         self._guard("reasons", self._refusing.pay)
-        self._guard("recovery", lambda: self._resume.look(around.settings, around.total, tick))
         if self.shelf.missing_models():
             self._note(bool(self.shelf.read_again(around.settings, around.total)))
         self.starting.reopen(tick)

@@ -1,23 +1,25 @@
 """resume - going on where an earlier spooler left off: run records, strays in running/, ready/, claims.
 
 Owns the order of recovery: runs first, since an unretired start record forbids a second start wherever the job's file lies; then running/ and ready/;
-then what was claimed and not accepted.  What each leftover means is `recovery`'s.  Never guesses while a supervisor may still be writing its record.
+then what was claimed and not accepted.  What each leftover means is `recovery`'s, where a run's file lies is `whereabouts`'.  Never guesses while a
+supervisor may still be writing its record.  Fails: OSError if the spool cannot be read at the start; later each step is tried again.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from jobspec import trace
-from jobspec.names import BadNameError, is_candidate, parse_file_name, show
+from jobspec.names import is_candidate, show
 from spoold import host
 from spoold.admission import read_history
-from spoold.archive import Archive, last_run, snapshot
+from spoold.archive import Archive
 from spoold.door import Door
 from spoold.journal import Journal
 from spoold.layout import Layout
 from spoold.ledger import Ledger
-from spoold.model import Outcome, Queue, Stage, is_glob
+from spoold.model import Outcome, Queue, Ready, Running, Stage, is_glob
 from spoold.pool import Pool
 from spoold.records import RunRecord, StartRecord
 from spoold.recovery import Leftover, Step, Stray, recover, recover_stray
@@ -25,6 +27,7 @@ from spoold.runs import Runs, active_from_record, inode_of, running_from_record
 from spoold.settings import Settings
 from spoold.shelf import Shelf
 from spoold.store import Store, held_name
+from spoold.whereabouts import Found, Whereabouts
 
 
 class Resume:
@@ -44,11 +47,18 @@ class Resume:
         self._ledger = ledger
         self._journal = journal
         self._strays: set[str] = set()
+        self._adopted: set[int] = set()
+        self._unsettled = False
 
     @property
     def waiting(self) -> bool:
-        """Strays in running/ wait for an earlier spooler's supervisors."""
-        return bool(self._strays)
+        """Not everything that an earlier spooler left is where it belongs."""
+        return bool(self._strays) or self._unsettled
+
+    @property
+    def unsettled(self) -> str | None:
+        """Why nothing may start yet: what a job that is about to begin will hold is not known."""
+        return "a supervisor of the spooler before may still be about to start a job" if self._unsettled else None
 
     def is_stray(self, entry: str) -> bool:
         """This file in running/ is being taken care of here."""
@@ -60,9 +70,13 @@ class Resume:
 
     def recover(self, settings: Settings, total: int, tick: float) -> None:
         """Everything, once, at the start."""
-        self._adopt_runs()
+        whereabouts = Whereabouts(self._store, self._archive)
+        for path in whereabouts.finish_moves():
+            self._journal.say(f"{show(path)} was the rest of a move that was cut off: removed")
+        self._unsettled = self._pool.settling()
+        self._adopt_runs(whereabouts)
         self._strays = {entry for entry in self._store.stage_entries(Stage.RUNNING) if is_candidate(entry)} - self._runs.entries()
-        self.look(settings, total, tick)
+        self._look_at_strays(settings, total, tick)
         for entry in sorted(self._store.stage_entries(Stage.READY)):
             if is_candidate(entry) or held_name(entry) is not None:
                 self.load(entry, settings, total, tick)
@@ -70,15 +84,17 @@ class Resume:
         asked = {name for job in self._queue.conditional() for name in job.job.after + job.job.after_ok + job.job.after_failed if not is_glob(name)}
         for ended in self._ledger.read(asked):
             self._queue.note_end(ended)
+        live = [record.start for record, _ in self._pool.scan().values() if record.start is not None and record.live]
         for claim in self._store.entries(self._layout.claims):
-            if self._published(claim):
+            if whereabouts.published(claim, live):
                 self._store.discard(self._store.claim_path(claim))
             else:
                 self._door.left_claim(claim, tick)
 
     def load(self, entry: str, settings: Settings, total: int, tick: float) -> None:
-        """A file in ready/ enters the queue; what was never accepted goes through the door."""
-        if self._shelf.knows(entry):
+        """A file in ready/ enters the queue; what was never accepted goes through the door.  That of a run comes when the run has ended."""
+        inode = inode_of(self._layout.entry(Stage.READY, entry))
+        if inode is None or self._runs.owns(*inode) or self._shelf.knows(entry):
             return
         try:
             why = self._shelf.load(entry, settings, total)
@@ -90,29 +106,39 @@ class Resume:
 
     # runs -------------------------------------------------------------------------------------------------------------
 
-    def _adopt_runs(self) -> None:
+    def _adopt_runs(self, whereabouts: Whereabouts) -> None:
         boot = host.boot_id()
-        for slot, (record, _) in sorted(self._pool.scan().items()):
-            start = record.start
-            if start is None or not record.live:
+        newer: list[StartRecord] = []
+        scan = self._pool.scan().items()
+        live = [(slot, record, record.start) for slot, (record, _) in scan if record.start is not None and record.live]
+        # the newest first: where two runs of one job were not retired, the job's file is that of the later one
+        for slot, record, start in sorted(live, key=lambda found: -found[2].run):
+            if start.run in self._adopted or self._runs.get(start.run) is not None:
+                newer.append(start)
                 continue
-            where, entry, accounted = self._find(start)
             same_boot = start.boot == boot
-            step = recover(Leftover(where, accounted, same_boot))
+            found = whereabouts.of(start, newer, same_boot=same_boot)
+            newer.append(start)
+            self._adopted.add(start.run)
+            step = recover(Leftover(found.stage, found.accounted, same_boot))
             if step is Step.FORGET:
                 # nobody waits for this run: it is retired as soon as the pool tells of its end
                 self._pool.adopt(slot, record)
                 continue
-            self._adopt(slot, record, start, step, where, entry)
+            self._adopt(slot, record, start, step, found)
 
-    def _adopt(self, slot: int, record: RunRecord, start: StartRecord, step: Step, where: Stage | None, entry: str) -> None:
+    def _adopt(self, slot: int, record: RunRecord, start: StartRecord, step: Step, found: Found) -> None:
         active = active_from_record(slot, record)
-        if step is Step.ADVANCE and where is not None:
-            self._store.move_by_hand(where, entry, Stage.RUNNING, start.file)
-            where, entry = Stage.RUNNING, start.file
-        if where is not None:
-            active.inode = inode_of(self._layout.entry(where, entry))
-        self._queue.start(running_from_record(record))
+        stage, entry = found.stage, found.entry
+        if step is Step.ADVANCE and stage is not None:
+            self._store.move_by_hand(stage, entry, Stage.RUNNING, start.file)
+            stage, entry = Stage.RUNNING, start.file
+        if stage is not None:
+            self._runs.found(active, self._layout.entry(stage, entry))
+        active.astray = stage is not Stage.RUNNING
+        if record.end is None:
+            # one that has ended holds nothing any more, and another may have got what it held
+            self._queue.start(self._room_for(running_from_record(record)))
         self._runs.add(active)
         self._pool.adopt(slot, record)
         said = "has ended" if record.end is not None else "goes on"
@@ -122,54 +148,53 @@ class Resume:
             self._journal.say(f"{start.job} was taken out of running/: stopping run={start.run}")
             self._pool.stop(start.run, Outcome.STOPPED.value)
 
-    def _find(self, start: StartRecord) -> tuple[Stage | None, str, bool]:
-        """Where a run's file lies: stage, entry, and whether it is in done/ with the end of this run in it."""
-        if os.path.lexists(self._layout.entry(Stage.RUNNING, start.file)):
-            return Stage.RUNNING, start.file, False
-        self._archive.refresh()
-        for entry in self._archive.entries_of(Stage.DONE, start.name):
-            entries = self._trace(Stage.DONE, entry)
-            if last_run(entries) == start.run:
-                return Stage.DONE, entry, True
-        text = trace.split(snapshot(start))[0]
-        for stage in (Stage.READY, Stage.INCOMING, Stage.DONE, Stage.REFUSED):
-            for entry in (start.file, *((f"{start.name}.toml",) if stage is Stage.INCOMING else ())):
-                data = self._data(stage, entry)
-                if data is not None and trace.split(data)[0] == text:
-                    return stage, entry, stage in (Stage.READY, Stage.INCOMING) and last_run(trace.read(data)) == start.run
-        return None, "", False
+    def _room_for(self, run: Running) -> Running:
+        """The run as the queue can take it.  A ready job of its NAME was put there meanwhile: the door tells its owner that it is the second.
 
-    def _data(self, stage: Stage, entry: str) -> bytes | None:
-        try:
-            return self._store.open_own(self._layout.entry(stage, entry)).data
-        except OSError:
-            return None
-
-    def _trace(self, stage: Stage, entry: str) -> tuple[dict[str, object], ...]:
-        data = self._data(stage, entry)
-        return () if data is None else trace.read(data)
+        A run of its NAME, or with units of its locks, is a later one that began when this one was gone and the disk did not let it be put away.
+        """
+        clash = self._queue.clash(run.name)
+        if isinstance(clash, Ready):
+            item = self._shelf.remove(clash.key)
+            self._door.hint(Stage.READY, item.entry, host.awake())
+        name = f"{run.name}~{run.run}" if isinstance(clash, Running) else run.name
+        taken = {(lock, unit) for other in self._queue.runs() for lock, units in other.locks.items() for unit in units}
+        locks = {lock: tuple(unit for unit in units if (lock, unit) not in taken) for lock, units in run.locks.items()}
+        return replace(run, name=name, locks=locks)
 
     # strays and claims ------------------------------------------------------------------------------------------------
 
     def look(self, settings: Settings, total: int, tick: float) -> None:
-        """Files in running/ without a run: put each where it belongs, as soon as nobody can be about to start it."""
-        settling = bool(self._strays) and self._pool.settling()
+        """Go on with what could not be settled before."""
+        if self._unsettled:
+            self._unsettled = self._pool.settling()
+            self._journal.once("unsettled", self.unsettled)
+            if not self._unsettled:
+                # whatever was on its way when the last spooler died has begun by now, or never will
+                self._adopt_runs(Whereabouts(self._store, self._archive))
+        self._look_at_strays(settings, total, tick)
+
+    def _look_at_strays(self, settings: Settings, total: int, tick: float) -> None:
         for entry in sorted(self._strays):
-            data = self._data(Stage.RUNNING, entry)
-            if not os.path.lexists(self._layout.entry(Stage.RUNNING, entry)):
-                self._strays.discard(entry)
-                continue
-            if settling:
-                continue
-            if self._adopt_late(entry):
-                self._strays.discard(entry)
-                continue
-            entries = () if data is None else trace.read(data)
-            ended = bool(entries) and entries[-1].get("step") == "ended"
-            waits = bool(entries) and not ended and read_history(entries) is not None
-            match recover_stray(settling=settling, waits=waits, ended=ended):
+            self._look_at_stray(entry, settings, total, tick)
+
+    def _look_at_stray(self, entry: str, settings: Settings, total: int, tick: float) -> None:
+        """A file in running/ without a run: put it where it belongs, as soon as nobody can be about to start it."""
+        path = self._layout.entry(Stage.RUNNING, entry)
+        if not os.path.lexists(path) or entry in self._runs.entries():
+            self._strays.discard(entry)
+            return
+        try:
+            data = self._store.open_own(path).data
+        except OSError:
+            data = None
+        entries = () if data is None else trace.read(data)
+        ended = bool(entries) and entries[-1].get("step") == "ended"
+        waits = bool(entries) and not ended and read_history(entries) is not None
+        try:
+            match recover_stray(settling=self._unsettled, waits=waits, ended=ended):
                 case Stray.WAIT:
-                    continue
+                    return
                 case Stray.BACK:
                     self._store.back_to_ready(entry)
                     self._journal.say(f"{entry.removesuffix('.toml')} running -> ready: its command was never executed")
@@ -179,29 +204,12 @@ class Resume:
                     self._journal.say(f"{entry.removesuffix('.toml')} running -> done file={name}")
                 case Stray.REFUSE:
                     pass
-            # what a user put there is no stray any more, and is refused as any file that appears in running/
-            self._strays.discard(entry)
-
-    def _adopt_late(self, entry: str) -> bool:
-        """An earlier spooler's supervisor wrote its start record after the scan."""
-        for slot, record in self._pool.scan().items():
-            start = record[0].start
-            if start is not None and record[0].live and start.file == entry and self._runs.get(start.run) is None:
-                self._adopt(slot, record[0], start, Step.ADOPT, Stage.RUNNING, entry)
-                return True
-        return False
-
-    def _published(self, claim: str) -> bool:
-        """The job of this claim was accepted: only the claim's removal is missing."""
-        token, _, entry = claim.partition("~")
-        try:
-            name = parse_file_name(entry).name
-        except BadNameError:
-            return False
-        live = self._queue.live(name)
-        places = [] if live is None else [(Stage.READY, live.file), (Stage.RUNNING, live.file)]
-        places += [(stage, entry) for stage in (Stage.DONE, Stage.REFUSED) for entry in self._archive.entries_of(stage, name)]
-        return any(
-            step.get("step") == "accepted" and step.get("claim") == token for stage, entry in places for step in self._trace(stage, entry)
-        )
-
+        except FileExistsError:
+            # somebody put another file in its place: it is refused as any file that appears in running/
+            pass
+        except OSError as error:
+            self._journal.once(f"running/{entry}", f"running/{show(entry)} cannot be put away: {error.strerror or error}; tried again")
+            return
+        self._journal.once(f"running/{entry}", None)
+        # what a user put there is no stray any more, and is refused as any file that appears in running/
+        self._strays.discard(entry)

@@ -24,7 +24,7 @@ from spoold.layout import Layout
 from spoold.model import Ended, Fate, Outcome, Queue, Running, Stage
 from spoold.pool import Pool
 from spoold.records import EndRecord, RunRecord, StartRecord
-from spoold.store import Store
+from spoold.store import Store, held_name
 
 TAKEN_AFTER_S: Final = 0.5
 """How long a file must be missing from running/ before its job is stopped: an editor moves the old file away for a moment."""
@@ -47,6 +47,10 @@ class Active:
     """Its file asks for retries, or nobody has looked."""
     missing_since: float | None = None
     stopping: bool = False
+    pin: int = -1
+    """A descriptor of that file: as long as it is open no other file can get the inode's number."""
+    astray: bool = False
+    """Its file was not in running/ when an earlier spooler's run was taken over: what lies there under its name is not its own."""
     end: EndRecord | None = None
     due: float = 0.0
     pause_s: float = FIRST_PAUSE_S
@@ -81,11 +85,34 @@ class Runs:
         return len(self._active)
 
     def add(self, active: Active) -> None:
+        """A run begins, its file being in running/ if nothing else is known."""
         self._active[active.run] = active
+        if active.pin < 0 and active.inode is not None:
+            self._pin(active, self._layout.entry(Stage.RUNNING, active.entry))
 
     def drop(self, run: int) -> Active:
         """A run that never was: its command was not executed."""
-        return self._active.pop(run)
+        active = self._active.pop(run)
+        _unpin(active)
+        return active
+
+    def found(self, active: Active, path: str) -> None:
+        """The file of a run that an earlier spooler started."""
+        active.inode = inode_of(path)
+        self._pin(active, path)
+
+    def _pin(self, active: Active, path: str) -> None:
+        """Hold the file of the run, if it is still that one."""
+        _unpin(active)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return
+        found = os.fstat(fd)
+        if (found.st_dev, found.st_ino) == active.inode:
+            active.pin = fd
+        else:
+            os.close(fd)
 
     def get(self, run: int) -> Active | None:
         return self._active.get(run)
@@ -96,7 +123,7 @@ class Runs:
 
     def owns(self, dev: int, inode: int) -> bool:
         """This file is that of a run which has not been put away."""
-        return any(active.inode == (dev, inode) for active in self._active.values())
+        return any(active.pin >= 0 and active.inode == (dev, inode) for active in self._active.values())
 
     @property
     def unfinished(self) -> bool:
@@ -134,7 +161,7 @@ class Runs:
                 self._journal.say(f"{active.job} was taken out of running/: stopping run={active.run}")
                 self._pool.stop(active.run, Outcome.STOPPED.value)
         ours = self.entries()
-        inodes = {active.inode[1] for active in self._active.values() if active.inode is not None}
+        inodes = {active.inode[1] for active in self._active.values() if active.pin >= 0 and active.inode is not None}
         return [entry for entry, inode in there.items() if is_candidate(entry) and entry not in ours and inode not in inodes]
 
     # the end ----------------------------------------------------------------------------------------------------------
@@ -146,7 +173,8 @@ class Runs:
             return None
         active.end = end
         active.due = tick
-        self._queue.end(run)
+        if self._queue.run(run) is not None:
+            self._queue.end(run)
         if not active.comes_back:
             self._queue.note_end(ended_as(active, end, ""))
         return active
@@ -163,7 +191,7 @@ class Runs:
                 self._journal.once(f"finish {active.run}", f"{active.job} has ended and cannot be put away: {error.strerror or error}; tried again")
                 continue
             self._journal.once(f"finish {active.run}", None)
-            del self._active[active.run]
+            self.drop(active.run)
             finished.append((active, requeued))
         return finished
 
@@ -179,6 +207,8 @@ class Runs:
             self._pool.retire(active.run)
             return None
         try:
+            if active.astray:
+                raise FileNotFoundError(active.entry)
             requeued = self._put_away(active, start, end, now)
         except FileNotFoundError:
             requeued = self._put_away_elsewhere(active, start, end, now)
@@ -229,17 +259,26 @@ class Runs:
         """Give the file its account; should the next step fail, it is found again by its new inode."""
         ident = self._store.rewrite(stage, entry, data)
         active.inode = (ident.dev, ident.ino)
+        self._pin(active, self._layout.entry(stage, entry))
+        if stage is not Stage.RUNNING:
+            # nothing moves it any more that would be synced
+            self._store.sync_dirs(self._layout.stage(stage))
 
     def _whereabouts(self, active: Active) -> tuple[Stage | None, str]:
+        if active.pin < 0:
+            # its number may be another file's by now
+            return None, ""
         for stage in (Stage.DONE, Stage.READY, Stage.INCOMING, Stage.REFUSED, Stage.RUNNING):
             for entry, inode in self._store.inodes(stage):
-                if active.inode is not None and inode == active.inode[1] and entry.endswith(".toml"):
+                if active.inode is not None and inode == active.inode[1] and (entry.endswith(".toml") or (stage is Stage.READY and held_name(entry))):
                     return stage, entry
         return None, ""
 
     def _refuse_unstartable(self, active: Active, start: StartRecord, why: str) -> None:
         text = f"its command could not be started: {why}"
         try:
+            if active.astray:
+                raise FileNotFoundError(active.entry)
             name, written = self._store.refuse(self._layout.entry(Stage.RUNNING, active.entry), active.entry, text)
         except FileNotFoundError:
             stage, entry = self._whereabouts(active)
@@ -324,6 +363,12 @@ def end_words(end: EndRecord) -> str:
 def same_job_text(path_data: bytes, start: StartRecord) -> bool:
     """A file carries the user's text of this very run."""
     return trace.split(path_data)[0] == trace.split(snapshot(start))[0]
+
+
+def _unpin(active: Active) -> None:
+    if active.pin >= 0:
+        os.close(active.pin)
+        active.pin = -1
 
 
 def inode_of(path: str) -> tuple[int, int] | None:
