@@ -17,7 +17,7 @@ from typing import Final
 
 from spoold import host
 from spoold.crank import Crank
-from spoold.errors import AnotherRunsError, Exit
+from spoold.errors import AnotherRunsError, Exit, SpoolError
 from spoold.journal import Journal, StderrJournal
 from spoold.layout import Layout
 from spoold.opening import open_spool
@@ -66,27 +66,36 @@ class Signals:
 def run(layout: Layout, *, until_empty: bool = False, quiet_if_running: bool = False, journal: Journal | None = None) -> int:
     """Be the spooler of this spool until a signal says otherwise, or until nothing is left to do.  The exit code."""
     journal = journal if journal is not None else StderrJournal()
-    try:
-        opened = open_spool(layout, journal)
-    except AnotherRunsError:
-        if quiet_if_running:
-            return Exit.OK
-        raise
-    with Signals() as signals, opened:
-        crank = Crank(opened, journal)
-        crank.recover()
-        journal.say(f"spoold runs on {layout.root}, pid {os.getpid()}")
-        while not signals.end:
-            if signals.reload:
-                signals.reload = False
-                crank.reload()
-            crank.turn(time.time(), host.awake())
-            if until_empty and crank.idle_for_good():
-                crank.say_what_is_left()
-                break
-            _wait(crank, signals)
-        crank.say_goodbye()
+    # first: a signal that comes while the spool is being opened is a signal to the spooler, too
+    with Signals() as signals:
+        try:
+            opened = open_spool(layout, journal)
+        except AnotherRunsError:
+            if quiet_if_running:
+                return Exit.OK
+            raise
+        with opened:
+            crank = Crank(opened, journal)
+            try:
+                crank.recover()
+            except OSError as error:
+                raise SpoolError(f"{error.filename or layout.root}: {error.strerror or error}; start again when this is mended, running jobs go on") from error
+            journal.say(f"spoold runs on {layout.root}, pid {os.getpid()}")
+            _turn(crank, signals, until_empty)
+            crank.say_goodbye()
     return Exit.OK
+
+
+def _turn(crank: Crank, signals: Signals, until_empty: bool) -> None:
+    while not signals.end:
+        if signals.reload:
+            signals.reload = False
+            crank.reload()
+        crank.turn(time.time(), host.awake())
+        if until_empty and crank.idle_for_good():
+            crank.say_what_is_left()
+            return
+        _wait(crank, signals)
 
 
 def _wait(crank: Crank, signals: Signals) -> None:
