@@ -40,6 +40,8 @@ class Member:
         """The supervisor's, if it was another spooler's and can be signalled."""
         self.pause_s = 0.0
         """How often a look at S has to tell whether its supervisor lives."""
+        self.up = False
+        """Its supervisor waits for an order, and not the order for its supervisor."""
         self.fault: str | None = None
         self.orphans: Orphans | None = None
         self.exit_fd = -1

@@ -8,6 +8,7 @@ cannot have sent.
     FORK        spooler     launcher    {slot}, with two descriptors: the supervisor's end of a socket pair, and the slot's lock S, held
     FORKED      launcher    spooler     {slot, pid}
     NOT_FORKED  launcher    spooler     {slot, why}
+    UP          supervisor  spooler     nothing: it has all that it needs for an order
     ORDER       spooler     supervisor  records.Order
     STOP        spooler     supervisor  {run, outcome}
     STARTED     supervisor  spooler     {run, pid, log, at}
@@ -38,6 +39,7 @@ class Kind(enum.IntEnum):
     ENDED = 8
     LAST = 9
     FAULT = 10
+    UP = 11
 
 
 def frame(kind: Kind, body: bytes) -> bytes:

@@ -136,6 +136,10 @@ class Pool:
 
     # orders -----------------------------------------------------------------------------------------------------------
 
+    def can_start(self) -> bool:
+        """A supervisor waits for an order.  Orders given while none does are carried out too, but not in any order among each other."""
+        return any(member.up for member in self._parked)
+
     def start(self, order: Order) -> int:
         """Have it started.  The number of its slot."""
         assert order.run not in self._runs, f"run {order.run} is there already"
@@ -257,6 +261,8 @@ class Pool:
     def _hear(self, member: Member, now: float) -> Iterator[Event]:
         for kind, body in member.read():
             match kind:
+                case Kind.UP:
+                    member.up = True
                 case Kind.STARTED:
                     told = unpack(body)
                     yield Started(told["run"], told["pid"], told["log"], told["at"])

@@ -52,11 +52,15 @@ class Starting:
         self.shut: str | None = None
         self.stale = True
         self.look_again: float | None = None
+        self.lacks_supervisor = False
+        """A job is to start as soon as a supervisor is up: jobs that start together start in the order of the queue."""
         self.running_is_odd = False
         """A file of somebody else's stands in the way in running/."""
 
     def due(self, now: float) -> bool:
         """A decision is due at this date."""
+        if self.lacks_supervisor and self._opened.pool.can_start():
+            return True
         return self.stale or (self.look_again is not None and self.look_again <= now)
 
     def reopen(self, tick: float) -> None:
@@ -81,12 +85,16 @@ class Starting:
         for _ in range(MOST_ROUNDS):
             self.stale = False
             self._measure()
-            decision = scheduler.decide(self._queue, self._surroundings.box(tick, self.shut), now)
+            decision = scheduler.decide(self._queue, self._surroundings.box(tick, self.shut or self._resume.unsettled), now)
             self.look_again = decision.look_again
             self._note_waits(decision.blocked, tick)
             for refuse in decision.refuse:
                 self._refusing.refuse(refuse, now)
+            self.lacks_supervisor = False
             for start in decision.start:
+                if not self._opened.pool.can_start():
+                    self.lacks_supervisor = True
+                    return
                 self._start(start, now, tick)
                 if self.shut is not None:
                     return

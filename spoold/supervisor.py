@@ -197,6 +197,7 @@ def supervise(layout: Layout, number: int, end: int, boot: str, box: str, durabl
             desk.open_record(durable)  # while nobody waits for it
         except OSError:
             pass  # tried again for the first order, which is told why
+        os.write(end, frame(Kind.UP, b""))
         supervisor.serve()
     except BaseException:
         os.write(end, pack(Kind.FAULT, text=traceback.format_exc()))
