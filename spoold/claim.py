@@ -48,8 +48,11 @@ class OwnerLock:
         if not self.still_ours():
             self.drop()
             raise AnotherRunsError(f"{self._path} was replaced while it was being locked; start again")
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+        except OSError:
+            pass  # the lock counts; on a full disk nobody's name is on it
 
     def still_ours(self) -> bool:
         """The path still names the file that is locked."""
