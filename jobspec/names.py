@@ -88,27 +88,31 @@ def parse_file_name(file: str) -> FileName:
         raise BadNameError(_why_not(file), suggest(file))
     digits, name = match.groups()
     if digits is not None and len(digits) > MAX_DIGITS:
-        raise BadNameError(f"the number in {show(file)} has {len(digits)} digits, and {MAX_DIGITS} are the most", suggest(file))
+        raise BadNameError(f"the number in {_quoted(file)} has {len(digits)} digits, and {MAX_DIGITS} are the most", suggest(file))
     if len(file) > MAX_FILE_NAME:
-        raise BadNameError(f"{show(file, 60)} is {len(file)} bytes long, and {MAX_FILE_NAME} are the most", suggest(file))
+        raise BadNameError(f"{_quoted(file)} is {len(file)} bytes long, and {MAX_FILE_NAME} are the most", suggest(file))
     if digits is None and len(file) > _MAX_BARE:
-        text = f"{show(file, 60)} is {len(file)} bytes long, and without a number {_MAX_BARE} are the most: it needs room to get one"
+        text = f"{_quoted(file)} is {len(file)} bytes long, and {_MAX_BARE} are the most before it has a number"
         raise BadNameError(text, suggest(file))
     return FileName(digits, name)
 
 
+def _quoted(file: str) -> str:
+    return f'"{show(file, 60)}"'
+
+
 def _why_not(file: str) -> str:
     if not file.endswith(SUFFIX):
-        return f"{show(file)} does not end in {SUFFIX}"
+        return f"{_quoted(file)} does not end in {SUFFIX}"
     core = stem(file)
     numbered = _NUMBERED.fullmatch(core)
     name = numbered[2] if numbered else core
     if not name:
-        return f"{show(file)} has no NAME" + (f" after {show(numbered[1], 20)}-" if numbered else "")
+        return f"{_quoted(file)} has no NAME" + (f" after {show(numbered[1], 20)}-" if numbered else "")
     bad = _NOT_IN_NAME.search(name)
     if bad:
-        return f'{show(file)} has a character that a NAME cannot have: "{show(bad[0][0])}"'
-    return f"the NAME in {show(file)} starts with {name[0]}, not with a letter or a digit"
+        return f"{_quoted(file)} has a character that a NAME cannot have: {_quoted(bad[0][0])}"
+    return f'the NAME in {_quoted(file)} starts with "{name[0]}", and it must start with a letter or a digit'
 
 
 def suggest(file: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from jobspec import toml, trace
@@ -35,6 +36,8 @@ from jobspec.values import (
 from jobspec.values import text as plain_text
 
 MAX_RETRIES: Final = 1000
+MIN_NICE: Final = -20
+MAX_NICE: Final = 20
 _GLOB: Final = re.compile(r"[A-Za-z0-9*?\[][A-Za-z0-9._+@*?\[\]-]*")
 _BRACKETS: Final = re.compile(r"\[[^\[\]]+\]")
 RETRY_WORDS: Final = {outcome.value: outcome for outcome in RetryOn}
@@ -48,7 +51,7 @@ def parse(data: bytes) -> Job:
     document = toml.read(text)
     if not document.readable:
         raise JobSpecError(document.problems)
-    faults = Faults()
+    faults = Faults(FIELDS)
     values: dict[str, Any] = {}
     for key, value in document.table.items():
         known = FIELDS.get(key)
@@ -216,18 +219,6 @@ def _retry_on(value: object, path: Path, faults: Faults) -> frozenset[RetryOn] |
     return frozenset(words[word] for word in value if isinstance(word, str) and word in words)
 
 
-def _wall(value: object, path: Path, faults: Faults) -> float | None:
-    return duration(value, path, faults, none=True)
-
-
-def _grace(value: object, path: Path, faults: Faults) -> float | None:
-    return duration(value, path, faults, zero=True)
-
-
-def _nice(value: object, path: Path, faults: Faults) -> int | None:
-    return integer(value, path, faults, -20, 20)
-
-
 def _note(value: object, path: Path, faults: Faults) -> str | None:
     if isinstance(value, str):
         return value
@@ -246,9 +237,9 @@ FIELDS: Final[Mapping[str, tuple[str, Callable[[object, Path, Faults], Any]]]] =
     "after_failed": ("after_failed", _names),
     "lock": ("lock", _lock),
     "memory": ("memory", _memory),
-    "wall": ("wall_s", _wall),
-    "grace": ("grace_s", _grace),
-    "nice": ("nice", _nice),
+    "wall": ("wall_s", partial(duration, none=True)),
+    "grace": ("grace_s", partial(duration, zero=True)),
+    "nice": ("nice", partial(integer, low=MIN_NICE, high=MAX_NICE)),
     "not_before": ("not_before", moment),
     "give_up": ("give_up_s", duration),
     "retry": ("retry", _retry),

@@ -8,6 +8,7 @@ never parsed.  Linear in the text, which is the one thing that it must be.
 
 from __future__ import annotations
 
+import bisect
 import re
 from dataclasses import dataclass, field
 from typing import Final
@@ -53,14 +54,18 @@ class Places:
     too_deep: tuple[Path, int] | None = None
     stopped: int | None = None
     """Where it stopped, short of the end: at no valid TOML, or at `too_deep`."""
+    _line_starts: list[int] = field(default_factory=list)
 
     def place(self, path: Path) -> tuple[int, int] | None:
         """Line and column of a path, or of the nearest thing around it that has a place."""
-        while path:
-            if path in self.keys:
-                return line_column(self.text, self.keys[path])
+        while path and path not in self.keys:
             path = path[:-1]
-        return None
+        if not path:
+            return None
+        if not self._line_starts:
+            self._line_starts = [0, *(newline.end() for newline in re.finditer("\n", self.text))]
+        line = bisect.bisect_right(self._line_starts, self.keys[path])
+        return line, self.keys[path] - self._line_starts[line - 1] + 1
 
     def in_header(self, path: Path) -> bool:
         """Does this path stand below a header of its parent, so that it may have been meant for the top?"""
@@ -69,7 +74,8 @@ class Places:
 
     def statement_at(self, offset: int) -> Statement | None:
         """The last statement that starts at or before an offset."""
-        return next((s for s in reversed(self.statements) if s.start <= offset), None)
+        index = bisect.bisect_right(self.statements, offset, key=lambda statement: statement.start)
+        return self.statements[index - 1] if index else None
 
 
 def line_column(text: str, offset: int) -> tuple[int, int]:
@@ -140,8 +146,11 @@ class _Tokenizer:
         several = self.text.startswith("[[", start)
         self.pos += 2 if several else 1
         parts = self.parts(())
-        above = self.through_arrays(tuple(name for name, _ in parts[:-1]))
-        path = (*above, parts[-1][0])
+        path: Path = ()
+        for name, offset in parts[:-1]:
+            path = self.last_element((*path, name))
+            self.found.keys.setdefault(path, offset)
+        path = (*path, parts[-1][0])
         if several:
             index = self.lengths.get(path, 0)
             self.lengths[path] = index + 1
@@ -151,14 +160,9 @@ class _Tokenizer:
         self.after("]]" if several else "]")
         return path
 
-    def through_arrays(self, path: Path) -> Path:
+    def last_element(self, path: Path) -> Path:
         """A header that goes through an array of tables means its last element."""
-        full: Path = ()
-        for part in path:
-            full = (*full, part)
-            if full in self.lengths:
-                full = (*full, self.lengths[full] - 1)
-        return full
+        return (*path, self.lengths[path] - 1) if path in self.lengths else path
 
     def key(self, above: Path) -> Path:
         """The dotted key here; each of its parts has a place, the last one must be new."""

@@ -51,7 +51,6 @@ class ModelSize:
     margin: int | Share = 0
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """How often a job may be run again, after how many seconds, after which outcomes."""
@@ -68,7 +67,8 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 class Job:
     """One job file.  Exactly one of `command` and `script` is set.
 
-    Sizes are bytes, durations seconds.  None means that the file says nothing.
+    Sizes are bytes, durations seconds.  None means that the file says nothing; the empty `lock` says that the job takes none.
+    `not_before` without an offset is local time.  FORMAT.md has the ranges.
     """
 
     command: tuple[str, ...] | None = None

@@ -13,14 +13,14 @@ import tomllib
 from typing import Any, Final
 
 from jobspec.complaints import in_words
-from jobspec.errors import Problem
+from jobspec.errors import MAX_PROBLEMS, Problem
 from jobspec.names import show
 from jobspec.places import MAX_DEPTH, Path, Places, Statement, find_places, line_column
 from jobspec.plain import read_plain
 from jobspec.spec import MAX_FILE_BYTES
 
 _BOM: Final = b"\xef\xbb\xbf"
-_MAX_READ: Final = 256 * 1024
+_MAX_READ: Final = 128 * 1024
 """How much text is parsed in all while statements are set aside."""
 
 # what is not closed runs to where TOML gives up, so that no quote is looked at twice: time stays linear
@@ -188,7 +188,7 @@ def _complain(document: Document, message: str, *, go_on: bool) -> None:
 def _complain_of_repeats(document: Document) -> None:
     places = document.places
     repeated: dict[int, Statement] = {}
-    for path, offset in places.again:
+    for path, offset in places.again[:MAX_PROBLEMS]:
         first = line_column(places.text, places.keys[path])[0]
         document.fault(offset, path, f"this stands a second time, the first is in line {first}")
         statement = places.statement_at(offset)
@@ -196,6 +196,10 @@ def _complain_of_repeats(document: Document) -> None:
             document.readable = False
         else:
             repeated[statement.start] = statement
+    more = len(places.again) - MAX_PROBLEMS
+    if more > 0:
+        document.problems.append(Problem(None, None, "", f"{more} keys more stand a second time"))
+        document.readable = False
     for statement in repeated.values():
         assert statement.end is not None
         document.set_aside(statement.start, statement.end, statement.path)

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
-
-import tomli_w
 
 from jobspec import toml
 from jobspec.spec import MAX_FILE_BYTES
+from jobspec.write import dotted_key, inline
 
 MARKER: Final = "# ---- spoold: the job's history, written by the spooler; the job ends here ----"
 _BARE_MARKER: Final = "# ---- spoold: the job's history, written by the spooler; the job ends here, without a newline ----"
@@ -32,11 +30,9 @@ _END: Final = b"\n" + END.encode()
 _MARKER_START: Final = MARKER[:60].encode()
 _MARKER_LINE: Final = re.compile(rb"^(?:%s|(%s))\r?$" % (re.escape(_MARKER), re.escape(_BARE)), re.MULTILINE)
 _COMMENT_OR_STRING: Final = re.compile(toml.COMMENT_OR_STRING.pattern.encode())
-_BLOCK_START: Final = re.compile(rb"^(?=\[\[trace\]\]\r?$)", re.MULTILINE)
+_BLOCK_START: Final = re.compile(rb"^(?=\[\[trace\]\])", re.MULTILINE)
 _LEFT_OUT: Final = re.compile(rb"^# ([0-9]{1,9}) older (?:entry|entries) left out[^\n]*\n?", re.MULTILINE)
 _COMMENTS: Final = re.compile(rb"(?:[ \t]*(?:#[^\x00-\x08\x0a-\x1f\x7f]*)?\r?\n)*\Z")
-_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
-_PLAIN_TEXT: Final = re.compile(r"[ !#-\[\]-~]*")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -110,25 +106,8 @@ def _note(gone: int) -> bytes:
 
 
 def _block(entry: Mapping[str, Any]) -> bytes:
-    lines = "".join([f"{_key(key)} = {_inline(value)}\n" for key, value in entry.items() if value is not None])
+    lines = "".join([f"{dotted_key(key)} = {inline(value)}\n" for key, value in entry.items() if value is not None])
     return f"[[trace]]\n{lines}\n".encode("utf-8", "replace")
-
-
-def _inline(value: object) -> str:
-    # as tomli-w would write them, at a fraction of its time: this is on the way of every job
-    if isinstance(value, str) and _PLAIN_TEXT.fullmatch(value):
-        return f'"{value}"'
-    if type(value) in (int, float, datetime):
-        return str(value)
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(k)} = {_inline(v)}" for k, v in value.items()) + " }" if value else "{}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    return tomli_w.dumps({"v": value})[4:-1]
-
-
-def _key(key: str) -> str:
-    return key if _PLAIN_KEY.fullmatch(key) else tomli_w.dumps({key: 0})[:-5]
 
 
 def _sift(history: bytes) -> tuple[bytes, list[tuple[dict[str, Any], bytes]], bytes]:

@@ -23,7 +23,7 @@ _SIZES: Final = {
 }
 _SIZE: Final = re.compile(r"([0-9]+)(?:\.([0-9]+))?[ ]?([A-Za-z]*)")
 _SHARE: Final = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,6}))?[ ]?%")
-_SHOWN: Final = (("EB", 10**18), ("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+_SHOWN: Final = (("kB", 10**3), ("MB", 10**6), ("GB", 10**9), ("TB", 10**12), ("PB", 10**15), ("EB", 10**18))
 
 _TICKS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _PART: Final = re.compile(r"([0-9]+)(?:\.([0-9]+))?[ ]?(ms|[dhms])")
@@ -61,11 +61,14 @@ def _why_no_size(text: str, unit: str) -> str:
 def format_size(size: int) -> str:
     """"37.0GB": one decimal in powers of 1000, whole bytes below that."""
     sign, size = ("-", -size) if size < 0 else ("", size)
+    if size < 1000:
+        return f"{sign}{size}B"
+    tenths, shown = 0, ""
     for unit, factor in _SHOWN:
-        tenths = (size * 20 + factor) // (factor * 2)
-        if tenths >= 10:
-            return f"{sign}{tenths // 10}.{tenths % 10}{unit}"
-    return f"{sign}{size}B"
+        tenths, shown = (size * 20 + factor) // (factor * 2), unit
+        if tenths < 10_000:
+            break  # else it would read as 1000.0 of this unit
+    return f"{sign}{tenths // 10}.{tenths % 10}{shown}"
 
 
 def parse_share(text: str) -> Share:

@@ -33,8 +33,9 @@ _INT64: Final = 2**63
 
 @dataclass(slots=True)
 class Faults:
-    """What is wrong so far: paths of keys and sentences."""
+    """What is wrong so far: paths of keys and sentences.  `top` are the keys that stand at the top of this kind of file."""
 
+    top: Collection[str]
     found: list[tuple[Path, str]] = field(default_factory=list)
 
     def add(self, path: Path, text: str) -> None:
@@ -100,6 +101,9 @@ def nearest(key: str, known: Collection[str]) -> str | None:
 
 def unknown_key(path: Path, known: Collection[str], faults: Faults) -> None:
     """Refuse a key, with the nearest known one.  Nobody reads more of them than are reported, so the search ends there too."""
+    if len(path) > 1 and path[-1] in faults.top:
+        faults.add(path, f"this belongs to the top of the file: put it above {path[0]}")
+        return
     near = nearest(str(path[-1]), known) if len(faults.found) < MAX_PROBLEMS else None
     faults.add(path, f"unknown key, did you mean {near}?" if near else f"unknown key; there are {', '.join(known)}")
 

@@ -1,31 +1,38 @@
 """write - `Job` to the text of a job file, by tomli-w.
 
 Owns the order in which the fields stand, and that `parse(write(job)) == job`.  Writes only what the job says: what is None or empty by
-default has no line.
+default has no line.  Fails: ValueError for text that TOML cannot hold, as a command line of bytes that are no UTF-8.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
 
 import tomli_w
 
+from jobspec.names import show
 from jobspec.spec import Job, LockRequest, ModelSize, Retry, RetryOn, Share
 from jobspec.units import format_duration, format_share
 
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_PLAIN_TEXT: Final = re.compile(r"[ !#-\[\]-~]*")
+
 
 def write(job: Job) -> bytes:
-    """The bytes that `parse` reads as this job."""
-    table: dict[str, Any] = {}
+    """The bytes that `parse` reads as this job.  But for `meta` there is no header in them: a line may be added at the end."""
+    lines = []
     for key, value in (
         ("note", job.note),
-        ("command", None if job.command is None else list(job.command)),
+        ("command", job.command),
         ("script", job.script),
         ("cwd", job.cwd),
         ("stdin", job.stdin),
-        ("after", list(job.after) or None),
-        ("after_ok", list(job.after_ok) or None),
-        ("after_failed", list(job.after_failed) or None),
+        ("after", job.after or None),
+        ("after_ok", job.after_ok or None),
+        ("after_failed", job.after_failed or None),
         ("lock", _lock(job.lock)),
         ("memory", _memory(job.memory)),
         ("wall", None if job.wall_s is None else format_duration(job.wall_s)),
@@ -33,14 +40,39 @@ def write(job: Job) -> bytes:
         ("nice", job.nice),
         ("not_before", job.not_before),
         ("give_up", None if job.give_up_s is None else format_duration(job.give_up_s)),
-        ("keep_awake", job.keep_awake or None),
-        ("env", dict(job.env) or None),
         ("retry", _retry(job.retry)),
-        ("meta", dict(job.meta) or None),
+        ("keep_awake", job.keep_awake or None),
     ):
-        if value is not None:
-            table[key] = value
-    return tomli_w.dumps(table).encode()
+        if isinstance(value, str) and "\n" in value and "\r" not in value:
+            lines.append(tomli_w.dumps({key: value}, multiline_strings=True))
+        elif value is not None:
+            lines.append(f"{key} = {inline(value)}\n")
+    lines += [f"env.{dotted_key(name)} = {inline(value)}\n" for name, value in job.env.items()]
+    if job.meta:
+        lines.append("\n" + tomli_w.dumps({"meta": dict(job.meta)}))
+    try:
+        return "".join(lines).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f'"{show(error.object[error.start : error.end])}" is no UTF-8, and a job file has to be') from None
+
+
+def inline(value: object) -> str:
+    """A value on one line, as tomli-w would write it but for tables and arrays, which it spreads over several."""
+    # what is plain needs no writer, and its time is on the way of every job
+    if isinstance(value, str) and _PLAIN_TEXT.fullmatch(value):
+        return f'"{value}"'
+    if type(value) in (int, float, datetime):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{dotted_key(k)} = {inline(v)}" for k, v in value.items()) + " }" if value else "{}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(inline, value)) + "]"
+    return tomli_w.dumps({"v": value})[4:-1]
+
+
+def dotted_key(key: str) -> str:
+    """A key as it stands before = or a dot."""
+    return key if _PLAIN_KEY.fullmatch(key) else tomli_w.dumps({key: 0})[:-5]
 
 
 def _lock(lock: tuple[LockRequest, ...] | None) -> str | list[str] | dict[str, int | str] | None:

@@ -10,6 +10,7 @@ import enum
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -90,7 +91,7 @@ def parse_settings(data: bytes) -> Settings:
     document = toml.read(data)
     if not document.readable:
         raise SettingsError(document.problems)
-    faults = Faults()
+    faults = Faults(_TOP)
     good: dict[str, Any] = {}
     said: list[tuple[str, ...]] = []
     for key, value in document.table.items():
@@ -196,14 +197,6 @@ def _variable(value: object, path: Path, faults: Faults) -> str | None:
     return None
 
 
-def _wall(value: object, path: Path, faults: Faults) -> float | None:
-    return values.duration(value, path, faults, none=True)
-
-
-def _patience(value: object, path: Path, faults: Faults) -> float | None:
-    return values.duration(value, path, faults, zero=True)
-
-
 def _keep(value: object, path: Path, faults: Faults) -> float | None:
     seconds = values.duration(value, path, faults, none=True)
     return None if seconds == NO_LIMIT else seconds
@@ -218,30 +211,22 @@ def _log_limit(value: object, path: Path, faults: Faults) -> int | None:
     return limit
 
 
-def _durability(value: object, path: Path, faults: Faults) -> Durability | None:
-    return values.choice(value, path, faults, Durability)
-
-
-def _policy(value: object, path: Path, faults: Faults) -> Order | None:
-    return values.choice(value, path, faults, Order)
-
-
 _TOP: Final[Mapping[str, tuple[str, _Check]]] = {
     "default_lock": ("default_lock", values.lock_name),
-    "default_wall": ("default_wall_s", _wall),
+    "default_wall": ("default_wall_s", partial(values.duration, none=True)),
     "cwd": ("cwd", values.text),
     "shell": ("shell", _shell),
     "umask": ("umask", _umask),
-    "durability": ("durability", _durability),
+    "durability": ("durability", partial(values.choice, kinds=Durability)),
     "env": ("env", values.environment),
     "locks": ("locks", _locks),
 }
 _TABLES: Final[Mapping[str, Mapping[str, tuple[str, _Check]]]] = {
-    "order": {"policy": ("order", _policy)},
+    "order": {"policy": ("order", partial(values.choice, kinds=Order))},
     "memory": {
         "floor": ("memory_floor", values.amount),
         "guard": ("guard", values.boolean),
-        "patience": ("patience_s", _patience),
+        "patience": ("patience_s", partial(values.duration, zero=True)),
         "unknown": ("unknown_memory", values.amount),
     },
     "disk": {"floor": ("disk_floor", values.size)},
