@@ -6,6 +6,7 @@ Fails: SpoolError with the command that mends it, AnotherRunsError, BadSettingsE
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 
@@ -65,8 +66,7 @@ def open_spool(layout: Layout, journal: Journal) -> Opened:
     owner.take()
     try:
         store.clear_new()
-        pool = Pool(layout, sync=durable)
-        pool.open()
+        pool = open_pool(layout, durable, journal)
     except BaseException:
         owner.drop()
         raise
@@ -75,6 +75,18 @@ def open_spool(layout: Layout, journal: Journal) -> Opened:
     watcher = Watcher(directories)
     watcher.start()
     return Opened(layout, settings, store, Archive(store), pool, watcher, Meter(), owner)
+
+
+def open_pool(layout: Layout, durable: bool, journal: Journal) -> Pool:
+    """The supervisors.  On a full disk there is none to be had for a new job yet, but what runs is looked after."""
+    pool = Pool(layout, sync=durable)
+    try:
+        pool.open()
+    except SpoolError as error:
+        if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        journal.say(f"{error}; jobs start when there is room")
+    return pool
 
 
 def check_directories(layout: Layout) -> None:
