@@ -94,7 +94,8 @@ def admit(name: FileName, job: Job, history: History, settings: Settings, *, tot
         wall_s=settings.default_wall_s if job.wall_s is None else job.wall_s,
         grace_s=DEFAULT_GRACE_S if job.grace_s is None else job.grace_s,
         not_before=not_before,
-        give_up_at=None if job.give_up_s is None else history.accepted_at + job.give_up_s,
+        # it means the first start: what waits to be run again has been started in time
+        give_up_at=None if job.give_up_s is None or history.runs else history.accepted_at + job.give_up_s,
         runs=history.runs,
         held=held_as is not None,
     )
@@ -108,7 +109,8 @@ def never(job: Ready, box: Box) -> list[str]:
         if units is not None and units > have:
             problems.append(f"it asks for {units} of the lock {lock}, which has {have}; set [locks] {lock} in spool.toml or ask for less")
     most = box.total - box.floor
-    if job.memory is not None and job.memory > most:
+    # a box whose memory could not be read is none without memory
+    if job.memory is not None and job.memory > most and box.total > 0:
         problems.append(
             f"it needs {format_size(job.memory)} of memory, and this box can give {format_size(most)} at the most "
             f"({format_size(box.total)} less the floor of {format_size(box.floor)})"

@@ -29,20 +29,19 @@ def environment(
 ) -> dict[str, str]:
     """The whole environment of a run, but for what only its supervisor knows (SPOOLD_DEADLINE)."""
     env = {"PATH": DEFAULT_PATH, **identity, **settings.env, **job.job.env}
+    for lock, units in locks.items():
+        said = settings.locks.get(lock)
+        if said is not None and said.env is not None:
+            env[said.env] = ",".join(units)
     env |= {
         "SPOOLD_JOB": job.name,
         "SPOOLD_RUN": str(run),
         "SPOOLD_SPOOL": layout.root,
         "SPOOLD_STAGE_DIR": layout.stage(Stage.RUNNING),
         "SPOOLD_MEMORY": str(job.memory or 0),
-        "SPOOLD_WALL": "none" if job.wall_s == NO_LIMIT else f"{job.wall_s:g}",
+        "SPOOLD_WALL": "none" if job.wall_s == NO_LIMIT else f"{job.wall_s:.3f}".rstrip("0").rstrip("."),
     }
-    for lock, units in locks.items():
-        env[lock_variable(lock)] = ",".join(units)
-        said = settings.locks.get(lock)
-        if said is not None and said.env is not None:
-            env[said.env] = ",".join(units)
-    return env
+    return env | {lock_variable(lock): ",".join(units) for lock, units in locks.items()}
 
 
 def make_order(
@@ -60,6 +59,7 @@ def make_order(
     """The order for one run of a ready job; `text` is its file as it was read and checked."""
     spec = job.job
     home = identity.get("HOME", "/")
+    cwd = expand(spec.cwd or settings.cwd, home)
     since = max(job.accepted_at, job.not_before or 0.0)
     return Order(
         run=run,
@@ -71,9 +71,9 @@ def make_order(
         argv=None if spec.command is None else list(spec.command),
         script=spec.script,
         shell=list(settings.shell),
-        cwd=expand(spec.cwd or settings.cwd, home),
+        cwd=cwd,
         env=environment(job, run, locks, settings, layout, identity),
-        stdin=None if spec.stdin is None else os.path.join(expand(spec.cwd or settings.cwd, home), expand(spec.stdin, home)),
+        stdin=None if spec.stdin is None else expand(spec.stdin, home, cwd),
         log_number=job.runs + 1,
         wall_s=None if job.wall_s == NO_LIMIT else job.wall_s,
         grace_s=job.grace_s,
@@ -88,8 +88,8 @@ def make_order(
     )
 
 
-def expand(path: str, home: str) -> str:
-    """A leading ~ is the home directory; a relative path starts there."""
+def expand(path: str, home: str, start: str | None = None) -> str:
+    """A leading ~ is the home directory; a relative path starts at `start`, else there too."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
-    return os.path.join(home, path)
+    return os.path.join(start or home, path)

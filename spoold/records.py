@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 MAGIC: Final = b"spoold1"
@@ -29,6 +29,10 @@ END_SIZE: Final = 16 * 1024
 RETIRED_AT: Final = END_AT + END_SIZE
 RETIRED_SIZE: Final = 4 * 1024
 RECORD_SIZE: Final = RETIRED_AT + RETIRED_SIZE
+HEADER_SIZE: Final = 64
+LONG_TEXT: Final = 4096
+LONG_NAME: Final = 64
+MOST_NAMES: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +196,19 @@ def encode_figures(figures: Figures) -> bytes:
 
 
 def encode_end(end: EndRecord) -> bytes:
-    return _seal(_dump(asdict(end)), END_SIZE)
+    """The end area.  It always fits, for an end that cannot be written down would be lost: what is too long is cut."""
+    body = _dump(asdict(end))
+    if len(body) > END_SIZE - HEADER_SIZE:
+        leftover = [_cut(name, LONG_NAME) for name in end.leftover[:MOST_NAMES]]
+        why, unstartable = (text and _cut(text, LONG_TEXT) for text in (end.why, end.unstartable))
+        body = _dump(asdict(replace(end, leftover=leftover, why=why, unstartable=unstartable)))
+    return _seal(body, END_SIZE)
+
+
+def _cut(text: str, size: int) -> str:
+    while len(_dump(text)) > size:
+        text = text[: len(text) * 3 // 4]
+    return text
 
 
 def encode_retired(run: int) -> bytes:
