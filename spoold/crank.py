@@ -20,6 +20,7 @@ from spoold.door import Door
 from spoold.errors import SpoolError
 from spoold.journal import Journal
 from spoold.ledger import Ledger
+from spoold.meter import crowded
 from spoold.model import Ended, Fate, Queue, Ready, Refuse, Stage
 from spoold.modelsize import model_bytes
 from spoold.opening import Opened
@@ -62,7 +63,7 @@ class Crank:
         self._refusing = Refusing(opened.store, self.queue, self.shelf, journal)
         self.runs = Runs(opened.layout, opened.store, opened.pool, self.queue, journal, on_refused=self._refusing.owe)
         self._pickup = Pickup(opened.store, model_bytes=self._model_bytes, being_run=lambda ident: self.runs.owns(ident.dev, ident.ino))
-        self.door = Door(opened.store, self._pickup, journal, on_shelf=self.shelf.knows)
+        self.door = Door(opened.store, self._pickup, journal, on_shelf=self.shelf.knows, crowded=crowded)
         self.ledger = Ledger(opened.store)
         self._resume = Resume(
             opened.layout, opened.store, opened.pool, opened.archive, self.queue, self.runs, self.shelf, self.door, self.ledger, journal

@@ -21,6 +21,8 @@ LITTER_S: Final = 60.0
 """How long something may lie in incoming/ unread before it is named."""
 LINGER_S: Final = 0.005
 """Some copy programs close a file and then set its mode by name, a few microseconds later: taken away at once, they would report an error."""
+CROWDED_LINGER_S: Final = 0.025
+"""The same where processes wait for a processor: such a program may be kept from it just then."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
 T = TypeVar("T")
@@ -42,14 +44,17 @@ class _Waiting:
 class Door:
     """incoming/, the claims that an earlier spooler left, and files that users put into ready/ themselves.
 
-    `on_shelf` tells whether an entry of ready/ is that of a job which is accepted: the shelf's, and not the door's.
+    `on_shelf` tells whether an entry of ready/ is that of a job which is accepted: the shelf's, and not the door's; `crowded` whether
+    processes wait for a processor.
     """
 
-    def __init__(self, store: Store, pickup: Pickup, journal: Journal, *, on_shelf: Callable[[str], bool]) -> None:
+    def __init__(self, store: Store, pickup: Pickup, journal: Journal, *, on_shelf: Callable[[str], bool], crowded: Callable[[], bool]) -> None:
         self._store = store
         self._pickup = pickup
         self._journal = journal
         self._on_shelf = on_shelf
+        self._crowded = crowded
+        self._linger = (float("-inf"), LINGER_S)
         self._waiting: dict[tuple[Stage, str], _Waiting] = {}
         self._claims: dict[Claimed, _Waiting] = {}
         self._litter: dict[str, float] = {}
@@ -64,7 +69,12 @@ class Door:
         if ident is None:
             self._pickup.forget(stage, entry)
         else:
-            self._waiting[(stage, entry)] = _Waiting(tick + LINGER_S, tick if before is None else before.since, ident.ctime_ns)
+            self._waiting[(stage, entry)] = _Waiting(tick + self._linger_s(tick), tick if before is None else before.since, ident.ctime_ns)
+
+    def _linger_s(self, tick: float) -> float:
+        if self._linger[0] != tick:
+            self._linger = (tick, CROWDED_LINGER_S if self._crowded() else LINGER_S)
+        return self._linger[1]
 
     def left_claim(self, claim: str, tick: float) -> None:
         """An earlier spooler took this out of incoming/ and did not finish."""

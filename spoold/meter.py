@@ -1,4 +1,4 @@
-"""meter - the box in numbers: memory that can be had, room on the disk.
+"""meter - the box in numbers: memory that can be had, room on the disk, whether processes wait for a processor.
 
 Owns the last reading and how often a new one is taken.  Asks `host`, never psutil: its `available` knows no container on Linux and
 counts memory that is in use on macOS, where it also fails from one call to the next.  Never decides what may start.  Fails: `read` does
@@ -55,3 +55,13 @@ def disk_free(path: str) -> int:
     """Bytes that a user without rights can still write where `path` lies."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
+
+
+def crowded() -> bool:
+    """More processes want to run than there are processors, so that one may be kept waiting between two of its steps."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            wanting = int(file.read(64).split()[3].partition(b"/")[0])
+    except (OSError, ValueError, IndexError):
+        wanting = int(os.getloadavg()[0]) + 1  # of the last minute, and without us
+    return wanting > (os.cpu_count() or 1)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from jobspec import trace
-from spoold.door import LINGER_S, LITTER_S, Door
+from spoold.door import CROWDED_LINGER_S, LINGER_S, LITTER_S, Door
 from spoold.layout import Layout
 from spoold.model import Box, Queue, Ready, Stage
 from spoold.modelsize import model_bytes
@@ -39,8 +39,9 @@ class Desk:
         self.queue = Queue()
         self.said: list[str] = []
         self.tick = 1000.0
+        self.crowded = False
         pickup = Pickup(self.store, model_bytes=lambda job: model_bytes(job, "/"), being_run=lambda ident: False)
-        self.door = Door(self.store, pickup, self, on_shelf=lambda entry: False)
+        self.door = Door(self.store, pickup, self, on_shelf=lambda entry: False, crowded=lambda: self.crowded)
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -478,6 +479,16 @@ def test_the_private_directories_are_made_again(desk: Desk) -> None:
     os.rmdir(desk.layout.new)
     os.rmdir(desk.layout.claims)
     assert desk.accept("a.toml") == "0010-a.toml"
+
+
+def test_a_file_is_left_alone_for_longer_where_its_writer_may_be_kept_from_a_processor(desk: Desk) -> None:
+    desk.drop("a.toml")
+    assert desk.door.next_due == desk.tick + LINGER_S
+    desk.crowded = True
+    desk.tick += 1
+    desk.drop("a.toml")
+    assert desk.door.next_due == desk.tick + CROWDED_LINGER_S
+    assert isinstance(desk.look(CROWDED_LINGER_S)["a.toml"], Accepted)
 
 
 # what is no job -----------------------------------------------------------------------------------------------------------

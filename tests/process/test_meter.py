@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import time
 
 import pytest
 
 from spoold.host import MemoryStatus
-from spoold.meter import SPACING_S, Meter, Reading
+from spoold.meter import SPACING_S, Meter, Reading, crowded
 
 
 class Box:
@@ -80,3 +83,16 @@ def test_this_box_can_be_measured() -> None:
     assert not reading.old
     assert reading.available is not None
     assert 0 < reading.available <= reading.total
+
+
+def test_a_box_with_more_work_than_processors_is_crowded() -> None:
+    hogs = [subprocess.Popen([sys.executable, "-I", "-S", "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        deadline = time.monotonic() + (120 if sys.platform == "darwin" else 20)
+        while not crowded() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert crowded()
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
