@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from spoold.model import Outcome, Stage
 from spoold.records import RunRecord
 from spoold.rows import ended_words
 from spoold.settings import Settings
-from spoold.store import Ident, Store
+from spoold.store import Store
 from spoold.view import JobView, last_life
 
 LOOK_S: Final = 0.1
@@ -66,11 +66,11 @@ def end_text(view: JobView) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a job is: `place` while it has not ended, then `end`.  `moved`: its file is another one than at the last look."""
+    """Where a job is: `place` while it has not ended, then `end`.  Another `inode` is another file: its run may be another one too."""
 
     place: Place | None = None
     end: JobView | None = None
-    moved: bool = False
+    inode: int | None = None
 
 
 class Awaited:
@@ -84,7 +84,6 @@ class Awaited:
         self._before: set[_Mark] = set()
         self._end: JobView | None = None
         self._place: Place | None = None
-        self._ident: Ident | None = None
         self._away_since: float | None = None
         if place.stage in ENDED:
             self._end = ended_view(store, place.stage, place.entry, Settings(), place.name)
@@ -106,25 +105,22 @@ class Awaited:
         if self._place is not None and not self._place.taken:
             ident = self.store.ident(self.store.layout.entry(self._place.stage, self._place.entry))
             if ident is not None:
-                moved = self._ident is None or not ident.same_file(self._ident)
-                self._ident = ident
-                return Standing(place=self._place, moved=moved)
-        self._ident = None
+                return Standing(place=self._place, inode=ident.ino)
         place = self._live()
         if place is not None:
             self._away_since = None
             self._place = place
-            return Standing(place=place, moved=True)
+            return Standing(place=place)
         record = self.record()
         self._end = self._new_end(record)
         if self._end is not None:
             return Standing(end=self._end)
         if record is not None:
-            return Standing(place=self._place, moved=True)
+            return Standing(place=self._place)
         now = time.monotonic()
         self._away_since = now if self._away_since is None else self._away_since
         if now - self._away_since < AWAY_S:
-            return Standing(place=self._place, moved=True)
+            return Standing(place=self._place)
         raise NoSuchError(f"{show(self.name)} was taken out of the spool")
 
     def _live(self) -> Place | None:
@@ -166,7 +162,7 @@ def steps_of(store: Store, place: Place) -> tuple[Mapping[str, Any], ...]:
     return () if data is None else tuple(last_life(trace.read(data)))
 
 
-def logs_in(steps: tuple[Mapping[str, Any], ...]) -> list[str]:
+def logs_in(steps: Sequence[Mapping[str, Any]]) -> list[str]:
     """The logs of the runs in a history, the oldest first."""
     return [log for step in steps if step.get("step") == "started" and isinstance(log := step.get("log"), str)]
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable
 from typing import Final
 
 import click
 
+from jobspec import trace
 from jobspec.names import show
+from spoold.archive import snapshot
 from spoold.cli.completing import JOB
 from spoold.cli.ends import LOOK_S, Awaited, end_text, exit_code, log_path, logs_in, steps_of
 from spoold.cli.jobs import Place
@@ -24,6 +27,7 @@ from spoold.errors import NoSuchError
 from spoold.model import Stage
 from spoold.rows import short
 from spoold.store import Store
+from spoold.view import JobView, last_life
 
 _BLOCK: Final = 64 * 1024
 _PATIENCE_S: Final = 1.0
@@ -51,7 +55,7 @@ def log(session: Session, job: str, follow: bool, lines: int | None, path: bool)
     """
     store = Store(session.layout)
     if follow and not path:
-        return _follow(store, job, lines)
+        return _follow_from_now(store, job, lines)
     awaited = Awaited(store, job)
     last = _last_log(awaited)
     if last is None:
@@ -124,53 +128,81 @@ def _last_lines(fd: int, lines: int) -> int:
     return 0
 
 
+class Output:
+    """The logs of a job's runs, one after the other.  `past`: those that are not wanted."""
+
+    def __init__(self, store: Store, lines: int | None, past: Iterable[str]) -> None:
+        self._store = store
+        self._lines = lines
+        self._done = set(past)
+        self._copy: Copy | None = None
+
+    @property
+    def begun(self) -> bool:
+        return self._copy is not None
+
+    def runs(self, logs: Iterable[str]) -> None:
+        """Go on with the logs of these runs; those that were printed already are not printed again."""
+        for log in logs:
+            if log in self._done:
+                continue
+            self._done.add(log)
+            if self._copy is not None:
+                self._copy.go_on()
+                self._copy.close()
+                complain(f"it runs again: {show(log)}")
+            self._copy = Copy(log_path(self._store, log), self._lines if self._copy is None else None)
+            self._copy.go_on()
+
+    def go_on(self) -> None:
+        if self._copy is not None:
+            self._copy.go_on()
+
+
 def follow(store: Store, name: str) -> int:
-    """Print all that a job writes until it has ended; its exit code."""
-    return _follow(store, name, None)
+    """Print all that a job writes which was queued a moment ago, until it has ended; its exit code."""
+    return _follow(store, Awaited(store, name), Output(store, None, ()))
 
 
-def _follow(store: Store, word: str, lines: int | None) -> int:
+def _follow_from_now(store: Store, word: str, lines: int | None) -> int:
+    """The same for a job that may have a past: of the runs that it has behind itself only the last counts, if it is the end."""
     awaited = Awaited(store, word)
-    shown: list[str] = []
-    copy: Copy | None = None
+    standing = awaited.look()
+    logs = logs_in(steps_of(store, standing.place or _place_of(standing.end)))
+    record = awaited.record()
+    now = record.start.log if record is not None and record.start is not None else logs[-1] if logs and standing.end is not None else None
+    return _follow(store, awaited, Output(store, lines, (log for log in logs if log != now)))
+
+
+def _follow(store: Store, awaited: Awaited, output: Output) -> int:
     begun = time.monotonic()
-    told = moved = False
+    told = False
+    looked_at: int | None = None
     while True:
         standing = awaited.look()
-        moved = moved or standing.moved
-        if moved and standing.place is not None and standing.place.stage is Stage.RUNNING:
+        if standing.place is not None and standing.place.stage is Stage.RUNNING and looked_at != standing.inode:
             record = awaited.record()
             if record is not None and record.start is not None:
-                moved = False
-                if record.start.log not in shown:
-                    copy = _next(store, copy, record.start.log, shown, lines)
-        if copy is not None:
-            copy.go_on()
+                looked_at = standing.inode
+                # what it ran before stands in the file that was started
+                output.runs([*logs_in(last_life(trace.read(snapshot(record.start)))), record.start.log])
+        output.go_on()
         if standing.end is not None:
-            stage, _, entry = standing.end.file.partition("/")
-            logs = logs_in(steps_of(store, Place(Stage(stage), entry, awaited.name, None)))
-            # those of runs that began and ended between two looks; of a job that had ended before, only the last
-            for log in logs if shown else logs[-1:]:
-                if log not in shown and (not shown or os.path.exists(log_path(store, log))):
-                    copy = _next(store, copy, log, shown, lines)
-                    copy.go_on()
-            if exit_code(standing.end):
+            output.runs(logs_in(steps_of(store, _place_of(standing.end))))
+            code = exit_code(standing.end)
+            if code:
                 complain(end_text(standing.end))
-            return exit_code(standing.end)
-        if not told and not shown and time.monotonic() - begun > _PATIENCE_S:
+            return code
+        if not told and not output.begun and time.monotonic() - begun > _PATIENCE_S:
             told = True
             complain(f"{show(awaited.name)} has not started: {_why(store, awaited.name)}")
         time.sleep(LOOK_S)
 
 
-def _next(store: Store, copy: Copy | None, log: str, shown: list[str], lines: int | None) -> Copy:
-    if copy is not None:
-        copy.go_on()
-        copy.close()
-        complain(f"it runs again: {show(log)}")
-    following = Copy(log_path(store, log), lines if not shown else None)
-    shown.append(log)
-    return following
+def _place_of(end: JobView | None) -> Place:
+    assert end is not None
+    stage, _, entry = end.file.partition("/")
+    return Place(Stage(stage), entry, end.name, end.seq)
 
 
 def _why(store: Store, name: str) -> str:

@@ -233,9 +233,7 @@ def _select(word: str, places: list[Place]) -> list[Place]:
     """What a word means among these; the first way of naming that fits counts."""
     stage, entry = _split(word)
     ways: tuple[Callable[[Place], bool], ...] = (
-        lambda place: (
-            stage in (None, place.stage) and entry in (place.entry, stem(place.entry), stem(held_name(place.entry) or place.entry))
-        ),
+        lambda place: stage in (None, place.stage) and entry in _files(place.entry),
         lambda place: place.name == word,
         lambda place: word.isdigit() and word.isascii() and place.seq == int(word),
         lambda place: is_glob(word) and matches(word, place.name),

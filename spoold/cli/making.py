@@ -40,7 +40,7 @@ def init(session: Session, directory: str | None) -> int:
     layout = Layout(os.path.realpath(directory or session.option or os.environ.get(VARIABLE) or "spool"))
     _refuse_foreign(layout)
     store = Store(layout)
-    new = not os.path.isdir(layout.stage(Stage.READY))
+    new = not any(os.path.isdir(layout.stage(stage)) for stage in Stage)
     names = (*(stage.value for stage in Stage), LOG, SETTINGS, *NUMBERED_LINKS)
     missing = [name for name in names if not os.path.lexists(f"{layout.root}/{name}")]
     try:

@@ -90,8 +90,8 @@ def make_room(moved: Place, others: Sequence[Place], at: int) -> list[Step]:
     free = _between(low, high)
     if free is not None:
         return [Step(moved, free)]
-    up = _shift(others[at:], low + 1, 1)
-    down = _shift(list(reversed(others[:at])), high - 1, -1)
+    up = _shift(others[at:], low + 1, 1) if low < _LAST else None
+    down = _shift(list(reversed(others[:at])), high - 1, -1) if high > 0 else None
     choices = [steps for steps in (up, down) if steps is not None]
     if not choices:
         raise SpoolError("there is no number left: the queue fills all that there are; renumber it with mv")
@@ -103,7 +103,7 @@ def _between(low: int, high: int) -> int | None:
     """A number between two others, as round as can be and in the middle; None if there is none."""
     if high - low < 2:
         return None
-    if low < 0:
+    if low < 0 < high:
         return max(high - STEP, high // 2)
     middle = (low + high) // 2
     size = 1

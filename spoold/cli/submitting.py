@@ -284,12 +284,12 @@ def _checked(job: Job) -> bytes:
     try:
         data = write(job)
         parse(data)
-    except UnicodeEncodeError as error:
-        raise BadJobError("there are bytes in it that are no UTF-8, and a job file can hold nothing else") from error
     except JobSpecError as error:
         raise BadJobError(
             "; ".join(f"{problem.key}: {problem.text}" if problem.key else problem.text for problem in error.problems)
         ) from error
+    except ValueError as error:
+        raise BadJobError(str(error)) from error
     return data
 
 

@@ -47,6 +47,7 @@ class Box:
             "PYTHONPYCACHEPREFIX": str(cache),
             "PYTHONWARNINGS": "error",
         }
+        self.held: list[int] = []
         self.store.make()
 
     # calling ----------------------------------------------------------------------------------------------------------
@@ -132,13 +133,15 @@ class Box:
         return self.path(Stage.READY, entry)
 
     def running(self, entry: str, text: str = TRUE, *, run: int = 1, **start: Any) -> StartRecord:
-        """A run that is going on, as its supervisor wrote it down; nobody holds its locks."""
+        """A run that is going on, as its supervisor wrote it down; this process stands for the supervisor and holds its lock."""
         at = time.time() - 60
         data = trace.append(text.encode(), accepted_entry(at - 60, f"incoming/{entry}", os.geteuid(), "c1"))
         self.path(Stage.RUNNING, entry).write_bytes(data)
         record = _start(entry, data, run, at, **start)
         slot = self.layout.slot(run)
         os.makedirs(slot.dir, exist_ok=True)
+        self.held.append(held := os.open(slot.supervisor_lock, os.O_RDWR | os.O_CREAT, 0o600))
+        fcntl.flock(held, fcntl.LOCK_EX)
         figures = Figures(run=run, pid=4711, at=at, memory=2_000_000_000, peak=3_000_000_000, kind="pss", cpu_s=5.0, processes=2)
         area = bytearray(records.RECORD_SIZE)
         for at_byte, sealed in ((records.START_AT, records.encode_start(record)), (records.FIGURES_AT, records.encode_figures(figures))):
@@ -150,7 +153,8 @@ class Box:
         """The run's end, put away as a spooler does."""
         data = self.path(Stage.RUNNING, entry).read_bytes()
         start = _start(entry, data, run, time.time() - 60)
-        self.store.finish(entry, trace.append(data, started_entry(start, 4711), ended_entry(start, _end(run, **end))))
+        self.store.rewrite(Stage.RUNNING, entry, trace.append(data, started_entry(start, 4711), ended_entry(start, _end(run, **end))))
+        self.store.finish(entry)
         with open(self.layout.slot(run).record, "r+b") as file:
             file.seek(records.RETIRED_AT)
             file.write(records.encode_retired(run))
@@ -168,6 +172,11 @@ class Box:
         path.write_text(text)
         path.with_suffix(".why").write_text(why + "\n")
         return path
+
+    def let_go(self) -> None:
+        """The supervisors that this process stands for are gone."""
+        while self.held:
+            os.close(self.held.pop())
 
     def path(self, stage: Stage, entry: str) -> Path:
         return Path(self.layout.entry(stage, entry))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,5 +15,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def box(tmp_path: Path, cache: Path) -> Box:
-    return Box(tmp_path, cache)
+def box(tmp_path: Path, cache: Path) -> Iterator[Box]:
+    box = Box(tmp_path, cache)
+    yield box
+    box.let_go()
