@@ -159,6 +159,13 @@ class Supervisor:
             else:
                 return
 
+    def say_up(self) -> None:
+        """Ready for an order; one may be there already, also from a spooler that has ended since."""
+        try:
+            os.write(self._end, frame(Kind.UP, b""))
+        except ConnectionError:
+            pass  # what it said before it ended is still to be read
+
     # the conversation -------------------------------------------------------------------------------------------------
 
     def _wait(self, seconds: float | None) -> None:
@@ -197,7 +204,7 @@ def supervise(layout: Layout, number: int, end: int, boot: str, box: str, durabl
             desk.open_record(durable)  # while nobody waits for it
         except OSError:
             pass  # tried again for the first order, which is told why
-        os.write(end, frame(Kind.UP, b""))
+        supervisor.say_up()
         supervisor.serve()
     except BaseException:
         os.write(end, pack(Kind.FAULT, text=traceback.format_exc()))

@@ -92,7 +92,7 @@ def tell(child: subprocess.Popen[bytes]) -> None:
 
 def test_every_generation_below_a_process_is_found(start: Started) -> None:
     child = start("/bin/sh", "-c", "/bin/sh -c '/bin/sleep 60 & wait' & wait")
-    until(lambda: len(host.descendants(child.pid)) == 2, "both are there")
+    until(lambda: {process.name for process in host.descendants(child.pid)} == {"sh", "sleep"}, "both are there")
     by_name = {process.name: process for process in host.descendants(child.pid)}
     assert set(by_name) == {"sh", "sleep"}
     assert by_name["sh"].ppid == child.pid
