@@ -64,28 +64,23 @@ def read(data: bytes) -> tuple[dict[str, Any], ...]:
 def append(data: bytes, *entries: Mapping[str, Any], limit: int = MAX_FILE_BYTES) -> bytes:
     """The whole file with these entries added.  Values that are None are left out.
 
-    Where the file would pass `limit`, the oldest entries go, and a comment says how many.  A text that leaves no room for a history
-    gets none: a file that is too large could not be dropped again.
+    Where the file would pass `limit`, the oldest entries go, and a comment says how many.  The entries given here always stay: below
+    a text of nearly that size they make the file larger, because an account that is missing is worse.
     """
     text, history = split(data)
     head, good, damaged = _sift(history)
     gone = sum(int(match[1]) for match in _LEFT_OUT.finditer(head))
-    parts = [(0, _LEFT_OUT.sub(b"", head)), *((1, block) for _, block in good), (0, _as_comments(damaged))]
-    parts += [(1, _block(entry)) for entry in entries]
+    old = [(0, _LEFT_OUT.sub(b"", head)), *((1, block) for _, block in good), (0, _as_comments(damaged))]
     start = _MARKER + b"\n" if not text or text.endswith(b"\n") else b"\n" + _BARE + b"\n"
-    fixed = len(text) + len(start) + len(_END)
-    size = fixed + sum(len(part) for _, part in parts)
-    note = _note(gone)
+    end = b"".join(map(_block, entries)) + END.encode() + b"\n"
+    room = limit - len(text) - len(start) - len(end) - sum(len(part) for _, part in old)
     first = 0
-    while size + len(note) > limit:
-        if first == len(parts):
-            return text
-        is_entry, part = parts[first]
+    while first < len(old) and room < len(_note(gone)):
+        is_entry, part = old[first]
         gone += is_entry
-        size -= len(part)
-        note = _note(gone)
+        room += len(part)
         first += 1
-    return b"".join((text, start, note, *(part for _, part in parts[first:]), _END[1:], b"\n"))
+    return b"".join((text, start, _note(gone), *(part for _, part in old[first:]), end))
 
 
 def stray_line(text: bytes, history: bytes) -> int | None:

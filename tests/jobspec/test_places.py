@@ -131,7 +131,7 @@ def _loads(text):
         return None
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(NEARLY_TOML | LIKELY_TOML)
 def test_whatever_is_toml_is_read_to_its_end_with_a_place_for_each_key(text):
     text = text.replace("\r\n", "\n")
@@ -149,7 +149,7 @@ def test_whatever_is_toml_is_read_to_its_end_with_a_place_for_each_key(text):
             assert text[offset:].startswith(name) or text[offset] in "\"'"
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(NEARLY_TOML | LIKELY_TOML)
 def test_the_tokenizer_stops_only_where_toml_stops_too(text):
     places = find_places(text.replace("\r\n", "\n"))

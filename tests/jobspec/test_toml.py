@@ -173,7 +173,7 @@ def test_no_text_takes_much_memory(name):
         tracemalloc.stop()
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=250)
 @given(NEARLY_TOML | LIKELY_TOML)
 def test_a_table_or_a_problem_as_tomllib_says(text):
     document = toml.read(text.encode())
@@ -188,7 +188,7 @@ def test_a_table_or_a_problem_as_tomllib_says(text):
             assert repr(document.table) == repr(expected)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(st.binary(max_size=60) | NEARLY_TOML.map(str.encode))
 def test_every_problem_can_be_printed_and_lies_in_the_file(data):
     lines = data.count(b"\n") + 1

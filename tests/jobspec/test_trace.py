@@ -181,7 +181,7 @@ def test_what_was_damaged_is_kept_as_comments():
     assert trace.append(mended, STARTED).count(b"# pid = 4711\n") == 1
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=120)
 @given(st.binary(max_size=40), st.data())
 def test_no_damage_raises_or_spreads(junk, data):
     whole = trace.append(TEXT, ACCEPTED, STARTED, ENDED)
@@ -196,7 +196,7 @@ def test_no_damage_raises_or_spreads(junk, data):
     assert tomllib.loads(again.decode())["command"] == ["true"]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=120)
 @given(NEARLY_TOML)
 def test_a_forged_history_never_raises_nor_changes_the_job(forged):
     data = TEXT + f"{trace.MARKER}\n{forged}".encode()
@@ -261,18 +261,24 @@ def test_one_entry_that_is_left_out_is_one_entry():
 
 
 @settings(deadline=None)
-@given(USUAL_LISTS, USUAL_LISTS, st.integers(0, 900))
-def test_a_limit_is_never_passed_by_the_history(first, second, limit):
-    data = trace.append(trace.append(TEXT, *first), *second, limit=limit)
-    assert len(data) <= max(limit, len(TEXT))
-    assert trace.split(data)[0] == TEXT
+@given(USUAL_LISTS, USUAL_LISTS, st.integers(0, 1200))
+def test_old_entries_go_as_far_as_they_must_and_new_ones_always_stay(old, new, limit):
+    data = trace.append(trace.append(TEXT, *old), *new, limit=limit)
     kept = trace.read(data)
-    assert kept == tuple([*first, *second][len(first) + len(second) - len(kept) :])
+    assert trace.split(data)[0] == TEXT
+    assert kept == tuple([*old, *new][len(old) + len(new) - len(kept) :])
+    assert len(kept) >= len(new)
+    if len(kept) > len(new):
+        assert len(data) <= limit
+    if len(kept) < len(old) + len(new):
+        assert len(trace.append(trace.append(TEXT, *old), *new)) > limit
 
 
-def test_a_text_that_leaves_no_room_gets_no_history():
+def test_a_text_of_the_greatest_size_has_a_history_too():
     text = TEXT.ljust(MAX_FILE_BYTES, b"#")
-    assert trace.append(text, ACCEPTED) == text
+    data = trace.append(trace.append(text, ACCEPTED), STARTED, ENDED)
+    assert trace.split(data)[0] == text
+    assert trace.read(data) == (STARTED, ENDED)
 
 
 # what nobody would read
