@@ -31,6 +31,7 @@ SIGNALS: Final[Mapping[int, str]] = {
 }
 """Those that have the same number on Linux and macOS."""
 
+_PAUSED: Final = "paused"
 STATES: Final[Mapping[str, str]] = {
     "leftover": "its main process has ended, others go on",
     "term": "being stopped",
@@ -105,7 +106,8 @@ def short(reasons: Iterable[Reason], now: float) -> str:
             words.append(_short(reason, now))
     if after:
         words.insert(0, f"after {_some(after)}")
-    return "; ".join(dict.fromkeys(words))
+    # that nothing starts at all is said above the list; here only what else there is
+    return "; ".join(dict.fromkeys(word for word in words if word != _PAUSED)) or (_PAUSED if words else "")
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:
@@ -134,7 +136,7 @@ def _short(reason: Reason, now: float) -> str:
             until = epoch_of(facts.get("until"))
             return show(reason.text) if until is None else f"not before {clock(until, now)}"
         case Rule.PAUSED:
-            return "paused"
+            return _PAUSED
         case _:
             return show(reason.text)
 

@@ -11,6 +11,7 @@ from spoold.cli.look import ended_views, incoming_views, look, ready_views, runn
 from spoold.cli.program import Session
 from spoold.cli.terminal import Screen, tilde
 from spoold.model import Stage
+from spoold.reservations import promised
 from spoold.rows import Cell, cut, cut_front, row, table
 from spoold.store import Store
 from spoold.survey import Survey
@@ -70,13 +71,22 @@ def _head(found: Survey, screen: Screen, running: _BLOCK, ready: _BLOCK, incomin
         Cell(spooler, "dim"),
     ]
     used = sum(len(cell.text) for cell in left)
-    memory = "" if found.box.available is None else f"{format_size(found.box.available)} of {format_size(found.box.total)} free"
+    memory = _memory_left(found)
     if memory and used + 2 + len(memory) <= min(screen.width, 100):
         left += [Cell(" " * (min(screen.width, 100) - used - len(memory))), Cell(memory, "dim")]
     lines = [left]
     for style, text in warnings(found):
         lines.append([Cell(cut(text, screen.width, screen.marks), style)])
     return lines
+
+
+def _memory_left(found: Survey) -> str:
+    """What a job that starts now may have: what is available less what is promised and the floor, as `why` counts it."""
+    box = found.box
+    if box.available is None:
+        return ""
+    left = box.available - promised(found.queue.runs()) - box.floor
+    return f"{format_size(max(0, left))} of {format_size(box.total)} free"
 
 
 def warnings(found: Survey) -> list[tuple[str, str]]:

@@ -197,6 +197,12 @@ class TestWords:
         ]
         assert short(reasons, NOW) == "after a, b (nowhere yet); gpu x2 held by c; memory 2.0GB short; behind d; not before 13:00"
 
+    def test_a_pause_is_a_reason_only_where_there_is_no_other(self) -> None:
+        pause = Reason(Rule.PAUSED, "the spool is paused: lunch", {})
+        assert short([pause], NOW) == "paused"
+        assert short([pause, Reason(Rule.HOLD, "", {})], NOW) == "on hold"
+        assert short([], NOW) == ""
+
 
 NASTY = st.text(max_size=60) | st.sampled_from(["\x1b[31mred", "a\nb", "\u202egpj", "\udcff", "ü" * 40])
 
