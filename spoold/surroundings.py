@@ -21,6 +21,9 @@ from spoold.survey import read_paused
 
 OLD_S: Final = 60.0
 """A reading of memory that is older than this says nothing any more."""
+PRESSED: Final = 2
+CRITICAL: Final = 4
+"""macOS: kern.memorystatus_vm_pressure_level.  Level 1 proves nothing: memory of the GPU never raises it."""
 MOST_SETTINGS_BYTES: Final = 1024 * 1024
 
 
@@ -41,7 +44,18 @@ class Surroundings:
         reading = self._opened.meter.read(tick)
         self.total = reading.total
         available = None if reading.old and tick - reading.at > OLD_S else reading.available
-        return make_box(self.settings, total=reading.total, available=available, paused=self.paused, closed=self.closed or shut)
+        closed = self.closed or shut
+        if closed is None and self._pressure(tick) >= PRESSED:
+            closed = "the system reports memory pressure"
+        return make_box(self.settings, total=reading.total, available=available, paused=self.paused, closed=closed)
+
+    def memory_critical(self, tick: float) -> bool:
+        """The system says that there is no memory left to wait for."""
+        return self._pressure(tick) >= CRITICAL
+
+    def _pressure(self, tick: float) -> int:
+        level = self._opened.meter.read(tick).detail.get("pressure_level", 0)
+        return level if isinstance(level, int) else 0
 
     def look_at_paused(self) -> bool:
         """True if it has changed."""
