@@ -18,6 +18,7 @@ from spoold import dependencies, host, scheduler
 from spoold.admission import History, never
 from spoold.door import Door
 from spoold.errors import SpoolError
+from spoold.guarding import Guarding
 from spoold.journal import Journal
 from spoold.ledger import Ledger
 from spoold.meter import crowded
@@ -69,6 +70,7 @@ class Crank:
             opened.layout, opened.store, opened.pool, opened.archive, self.queue, self.runs, self.shelf, self.door, self.ledger, journal
         )
         self.starting = Starting(opened, self.queue, self.shelf, self.runs, self._refusing, self._resume, self.surroundings, journal)
+        self._guarding = Guarding(opened, self.queue, self.runs, self.surroundings, journal)
         self._mtimes: dict[Stage, int] = {}
         self._next_look = 0.0
         self._next_look_into = 0.0
@@ -226,8 +228,11 @@ class Crank:
             if self.queue.waiting_for(job.name):
                 self.ledger.add(job.name, now)
             self.queue.note_end(Ended(seq=job.seq, name=job.name, at=now, how=Fate.WITHDRAWN))
-        for entry, why in changes.broken:
-            self._refuse_entry(Stage.READY, entry, why, now)
+        for job, entry, why in changes.broken:
+            refused_as = self._refuse_entry(Stage.READY, entry, why)
+            if refused_as is None:
+                self.door.hint(Stage.READY, entry, tick)  # it is tried again there
+            self.queue.note_end(Ended(seq=job.seq, name=job.name, at=now, how=Fate.REFUSED, file=f"refused/{refused_as or plain_name(entry)}"))
         for entry in changes.foreign:
             self.door.hint(Stage.READY, entry, tick)
         for job in (*changes.changed, *(new for _, new in changes.renamed)):
@@ -255,9 +260,9 @@ class Crank:
         self._refusing.refuse(refuse, now)
         self.starting.stale = True
 
-    def _refuse_entry(self, stage: Stage, entry: str, why: str, now: float) -> None:
-        self._refusing.refuse_entry(stage, entry, why)
+    def _refuse_entry(self, stage: Stage, entry: str, why: str) -> str | None:
         self.starting.stale = True
+        return self._refusing.refuse_entry(stage, entry, why)
 
     def _work_at_door(self, now: float, tick: float) -> None:
         """Accept what is due, for a while."""
@@ -302,6 +307,7 @@ class Crank:
         self._guard("paused", lambda: self._note(around.look_at_paused()))
         self._guard("disk", lambda: self._note(around.look_at_disk()))
         self._guard("watcher", around.look_at_watcher)
+        self._guard("memory", lambda: self._guarding.look(tick))
         self._guard("incoming", lambda: self._if_changed(Stage.INCOMING, tick, lambda: self.door.list(tick)))
         self.door.name_litter(tick)
         self._guard("running", lambda: self._look_at_running(now, tick))
@@ -342,7 +348,7 @@ class Crank:
     def _look_at_running(self, now: float, tick: float) -> None:
         for entry in self.runs.look(tick):
             if not self._resume.is_stray(entry):
-                self._refuse_entry(Stage.RUNNING, entry, "only the spooler starts jobs: put it into incoming/ to have it queued", now)
+                self._refuse_entry(Stage.RUNNING, entry, "only the spooler starts jobs: put it into incoming/ to have it queued")
 
     def _apply_settings(self) -> None:
         settings = self.surroundings.settings

@@ -6,7 +6,7 @@ Fails: never; a refusal that the disk does not allow is said and tried again.
 
 from __future__ import annotations
 
-from jobspec.names import show
+from jobspec.names import safe_entry, show
 from spoold.journal import Journal
 from spoold.model import Ended, Fate, Queue, Refuse, Stage
 from spoold.shelf import Shelf
@@ -45,18 +45,19 @@ class Refusing:
         self._journal.say(f"{plain_name(job.file).removesuffix('.toml')} ready -> refused: {refuse.why}")
         self._queue.note_end(Ended(seq=job.seq, name=job.name, at=now, how=Fate.REFUSED, file=f"refused/{name}"))
 
-    def refuse_entry(self, stage: Stage, entry: str, why: str) -> None:
-        """A file that is no job of the queue."""
+    def refuse_entry(self, stage: Stage, entry: str, why: str) -> str | None:
+        """A file that is no job of the queue.  The name it got, or None if it is gone or cannot be refused now."""
         try:
-            name, written = self._store.refuse(self._store.layout.entry(stage, entry), plain_name(entry), why)
+            name, written = self._store.refuse(self._store.layout.entry(stage, entry), safe_entry(plain_name(entry)), why)
         except FileNotFoundError:
-            return
+            return None
         except OSError as error:
             self._journal.once(f"refuse {entry}", f"{stage.value}/{show(entry)} cannot be refused: {error.strerror or error}")
-            return
+            return None
         self._journal.once(f"refuse {entry}", None)
         self.owe(name, why, written)
         self._journal.say(f"{show(entry)} {stage.value} -> refused: {why}")
+        return name
 
     def owe(self, name: str, why: str, written: bool) -> None:
         """A file is in refused/; remember its reason if it could not be written."""

@@ -117,6 +117,10 @@ class Runs:
     def get(self, run: int) -> Active | None:
         return self._active.get(run)
 
+    def repeatable(self) -> frozenset[int]:
+        """Runs whose file may ask for a retry."""
+        return frozenset(active.run for active in self._active.values() if active.may_retry)
+
     def entries(self) -> set[str]:
         """The names in running/ that are ours."""
         return {active.entry for active in self._active.values()}

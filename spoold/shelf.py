@@ -1,27 +1,27 @@
 """shelf - ready/ as users see it: jobs that are reordered, renamed, held, edited, withdrawn, or put there by hand.
 
-Owns the match between the files in ready/ and the ready jobs of the queue: every change of either goes through here.  A file is known by its inode,
-so a rename is a rename; a name that vanishes is given two seconds, since editors save by moving the old file away.
-Never starts or refuses a job: it says what has changed.  Fails: OSError if ready/ itself cannot be listed.
+Owns the match between the files in ready/ and the ready jobs of the queue: every change of either goes through here.  A file is known by its inode
+and what it says, so a rename is a rename; a name that vanishes is given two seconds, since editors save by moving the old file away.
+Never starts or refuses a job: it says what has changed.  Fails: OSError if ready/ itself cannot be listed; one file's trouble costs that file only.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from jobspec import trace
 from jobspec.errors import JobSpecError
 from jobspec.names import BadNameError, FileName, is_candidate, parse_file_name
 from jobspec.parse import parse
 from jobspec.spec import Job
-from spoold.admission import History, admit, read_history
+from spoold.admission import History, admit, clash_text, read_history
 from spoold.archive import accepted_entry
 from spoold.model import Key, Queue, Ready, Stage
 from spoold.settings import Settings
-from spoold.store import Ident, Opened, Store, held_name
+from spoold.store import ChangedError, Ident, Opened, Store, held_name, plain_name
 from spoold.trust import distrust
 
 AWAY_S: Final = 2.0
@@ -39,6 +39,8 @@ class Item:
     ident: Ident
     digest: int
     history: History
+    past: tuple[dict[str, Any], ...] = ()
+    """The trace of a job that has run before: should a user copy another text over it, its runs still count."""
     missing_since: float | None = None
     edit: Ident | None = None
     edit_since: float = 0.0
@@ -47,12 +49,13 @@ class Item:
 
 @dataclass(slots=True)
 class Changes:
-    """What a look has found.  `changed` jobs are in the queue already and may be impossible or close a cycle now."""
+    """What a look has found.  `changed` jobs are in the queue already and may be impossible or close a cycle now; `broken` ones have left it,
+    each with the entry that is to be refused, and why."""
 
     changed: list[Ready] = field(default_factory=list)
     renamed: list[tuple[Ready, Ready]] = field(default_factory=list)
     withdrawn: list[Ready] = field(default_factory=list)
-    broken: list[tuple[str, str]] = field(default_factory=list)
+    broken: list[tuple[Ready, str, str]] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -77,12 +80,11 @@ class Shelf:
     def add(self, ready: Ready, entry: str, ident: Ident, data: bytes, history: History) -> None:
         """A job that we put into ready/ enters the queue."""
         self._queue.add(ready)
-        self._place(Item(entry, ready, ident, hash(data), history))
+        self._place(Item(entry, ready, ident, hash(data), history, trace.read(data) if history.runs else ()))
 
     def remove(self, key: Key) -> Item:
         """A job that we take out of ready/ leaves the queue."""
-        self._queue.take(key)
-        return self._unplace(self._by_key[key])
+        return self._lift(self._items[self._by_key[key]])
 
     def item(self, key: Key) -> Item | None:
         """The file of a ready job."""
@@ -94,9 +96,7 @@ class Shelf:
 
     def doubt(self, key: Key) -> None:
         """The file of this job was not as expected: it takes no part until the next look has settled it."""
-        item = self._items[self._by_key[key]]
-        self._odd.add(item.entry)
-        self._set_away(item, True)
+        self._wait(self._items[self._by_key[key]])
 
     def _place(self, item: Item) -> None:
         self._items[item.entry] = item
@@ -110,6 +110,11 @@ class Shelf:
             del self._by_inode[item.ident.ino]
         self._odd.discard(entry)
         return item
+
+    def _lift(self, item: Item) -> Item:
+        """Out of the queue and off the shelf."""
+        self._queue.take(item.ready.key)
+        return self._unplace(item.entry)
 
     def _exchange(self, item: Item, ready: Ready) -> None:
         """Put another reading of the same file into the queue."""
@@ -133,28 +138,21 @@ class Shelf:
     def look(self, settings: Settings, total: int, tick: float, names: Iterable[str] | None = None) -> Changes:
         """Compare the queue with ready/: all of it, or these names and what was odd before."""
         changes = Changes()
-        there: dict[str, int] = {}
-        if names is None:
-            for entry, inode in self._store.inodes(Stage.READY):
-                there[entry] = inode
-            wanted = {entry for entry in there if is_candidate(entry) or held_name(entry) is not None} | self._items.keys()
-        else:
-            wanted = {entry for entry in names if is_candidate(entry) or held_name(entry) is not None} | self._odd
-        unknown = []
+        there = dict(self._store.inodes(Stage.READY)) if names is None else None
+        wanted = {entry for entry in (there if there is not None else names or ()) if is_candidate(plain_name(entry))}
+        self._follow(wanted, there, settings, total, changes)
+        wanted |= self._items.keys() if there is not None else self._odd
         for entry in sorted(wanted):
             item = self._items.get(entry)
             if item is None:
-                unknown.append(entry)
-            elif names is not None or there.get(entry) != item.ident.ino or entry in self._odd:
+                if self._ident(entry) is not None:
+                    changes.foreign.append(entry)
+            elif there is None or there.get(entry) != item.ident.ino or entry in self._odd:
                 self._look_at(item, settings, total, tick, changes)
-        for entry in unknown:
-            self._look_at_unknown(entry, settings, total, changes)
         for entry in list(self._odd):
             item = self._items[entry]
             if item.missing_since is not None and tick - item.missing_since >= AWAY_S:
-                self._queue.take(item.ready.key)
-                self._unplace(entry)
-                changes.withdrawn.append(item.ready)
+                changes.withdrawn.append(self._lift(item).ready)
         return changes
 
     def look_into(self, settings: Settings, total: int, tick: float) -> Changes:
@@ -207,65 +205,85 @@ class Shelf:
         held = item.entry if held_name(item.entry) is not None else None
         return admit(name, job, item.history, settings, total=total, model_bytes=self._model_bytes(job), held_as=held)
 
-    def _look_at_unknown(self, entry: str, settings: Settings, total: int, changes: Changes) -> None:
-        """A name that we did not give: a job under a new name, or a file from elsewhere."""
-        ident = self._store.ident(self._store.layout.entry(Stage.READY, entry))
-        if ident is None:
-            return
-        before = self._by_inode.get(ident.ino)
-        if before is None or self._store.ident(self._store.layout.entry(Stage.READY, before)) is not None:
-            if is_candidate(entry):
-                changes.foreign.append(entry)
-            return
-        item = self._items[before]
-        held = held_name(entry)
+    def _ident(self, entry: str) -> Ident | None:
+        return self._store.ident(self._store.layout.entry(Stage.READY, entry))
+
+    def _follow(self, entries: Iterable[str], there: Mapping[str, int] | None, settings: Settings, total: int, changes: Changes) -> None:
+        """Jobs whose files have other names now, all of them at once: of two that swapped their names neither is in the way of the other."""
+        moved: dict[str, tuple[str, Ident]] = {}
+        for entry in sorted(entries):
+            if there is not None and self._by_inode.get(there[entry], entry) == entry:
+                continue
+            ident = self._ident(entry)
+            before = None if ident is None else self._by_inode.get(ident.ino)
+            if ident is None or before is None or before == entry or before in moved:
+                continue
+            old = self._ident(before)
+            # a hard link is no rename, and a new file may have the inode of one that is gone
+            if (old is None or old.ino != ident.ino) and self._is_of(self._items[before], entry, ident):
+                moved[before] = (entry, ident)
+        lifted = [(self._lift(self._items[before]), entry, ident) for before, (entry, ident) in moved.items()]
+        for item, entry, ident in sorted(lifted, key=lambda one: one[1]):
+            self._rename(item, entry, ident, settings, total, changes)
+
+    def _is_of(self, item: Item, entry: str, ident: Ident) -> bool:
+        """This file is that of the job, edited or not."""
+        if ident.same_content(item.ident):
+            return True
         try:
-            name = parse_file_name(held or entry)
+            opened = self._store.open_own(self._store.layout.entry(Stage.READY, entry))
+        except OSError:
+            return False
+        history = None if opened.data is None else read_history(trace.read(opened.data))
+        return history is not None and history.claim == item.history.claim
+
+    def _rename(self, item: Item, entry: str, ident: Ident, settings: Settings, total: int, changes: Changes) -> None:
+        """Give a job the name that its file has now."""
+        old = item.ready
+        replaced = self._items.get(entry)
+        if replaced is not None:
+            changes.withdrawn.append(self._lift(replaced).ready)
+        try:
+            name = parse_file_name(plain_name(entry))
         except BadNameError as error:
-            self._queue.take(item.ready.key)
-            self._unplace(before)
-            changes.broken.append((entry, str(error)))
+            changes.broken.append((old, entry, str(error)))
             return
         if name.seq is None:
-            name = FileName(str(item.ready.seq).zfill(4), name.name)
-            changes.broken.append((entry, f"a job in ready/ has a number: {name.file} would do"))
-            self._queue.take(item.ready.key)
-            self._unplace(before)
+            why = f"a job in ready/ has a number: {FileName(plain_name(old.file).partition('-')[0], name.name).file} would do"
+            changes.broken.append((old, entry, why))
             return
         clash = self._queue.clash(name.name)
-        if clash is not None and clash is not item.ready:
-            self._queue.take(item.ready.key)
-            self._unplace(before)
-            changes.broken.append((entry, f"a job named {clash.name} is live already; give this one another name"))
+        if isinstance(clash, Ready) and self._ident(clash.file) is None:
+            # taken away just before, and its NAME given to this one
+            changes.withdrawn.append(self._lift(self._items[clash.file]).ready)
+            clash = None
+        if clash is not None:
+            changes.broken.append((old, entry, clash_text(name.name, clash)))
             return
-        old = item.ready
-        self._queue.take(old.key)
-        self._unplace(before)
-        item.entry = entry
-        item.ident = ident
-        item.missing_since = None
-        ready = self._admit(name, old.job, item, settings, total)
-        item.ready = ready
-        self._queue.add(ready)
+        item.entry, item.missing_since = entry, None
+        if ident.same_content(item.ident):
+            item.ident = ident
+        else:
+            self._odd.add(entry)  # edited too: read again below
+        item.ready = self._admit(name, old.job, item, settings, total)
+        self._queue.add(item.ready)
         self._place(item)
-        changes.renamed.append((old, ready))
+        changes.renamed.append((old, item.ready))
 
     def _look_at(self, item: Item, settings: Settings, total: int, tick: float, changes: Changes) -> None:
         """A name that we know: is it there, and does it say what it said?"""
-        path = self._store.layout.entry(Stage.READY, item.entry)
-        ident = self._store.ident(path)
+        ident = self._ident(item.entry)
         if ident is None:
             if item.missing_since is None:
                 item.missing_since = tick
-            self._odd.add(item.entry)
-            self._set_away(item, True)
+            self._wait(item)
             return
         item.missing_since = None
         if ident.same_content(item.ident) and not item.ready.away:
             self._odd.discard(item.entry)
             return
         try:
-            opened = self._store.open_own(path)
+            opened = self._store.open_own(self._store.layout.entry(Stage.READY, item.entry))
         except FileNotFoundError:
             self._odd.add(item.entry)
             return
@@ -278,8 +296,7 @@ class Shelf:
         if item.edit is None or not item.edit.same_content(opened.ident):
             item.edit, item.edit_since, item.bad_since = opened.ident, tick, None
         if opened.writer or (opened.writer is None and tick - item.edit_since < SETTLE_S):
-            self._odd.add(item.entry)
-            self._set_away(item, True)
+            self._wait(item)
             return
         doubt = distrust(opened.ident.uid, opened.ident.gid, opened.ident.mode, self._uid)
         if doubt is not None or opened.data is None:
@@ -294,29 +311,34 @@ class Shelf:
         except JobSpecError as error:
             if item.bad_since is None:
                 item.bad_since = tick
-            self._odd.add(item.entry)
-            self._set_away(item, True)
+            self._wait(item)
             if tick - item.bad_since >= AWAY_S:
                 self._break(item, str(error), changes)
             return
         ident, data = opened.ident, opened.data
-        history = read_history(trace.read(opened.data))
-        if history is None:
-            # copied over: the text is new, the job is the same one
-            data = trace.append(text, accepted_entry(item.history.accepted_at, f"ready/{item.entry}", ident.uid, item.history.claim))
-            try:
-                ident = self._store.rewrite(Stage.READY, item.entry, data)
-            except FileNotFoundError:
-                self._odd.add(item.entry)
-                return
+        history = read_history(trace.read(data))
+        if history is not None and history.claim == item.history.claim:
+            item.history, item.past = history, trace.read(data) if history.runs else ()
         else:
-            item.history = history
+            # copied over: the text is new, the job is the same one
+            past = item.past or (accepted_entry(item.history.accepted_at, f"ready/{item.entry}", ident.uid, item.history.claim),)
+            data = trace.append(text, *past)
+            try:
+                ident = self._store.replace_read(Stage.READY, item.entry, data, opened)
+            except (OSError, ChangedError):
+                self._wait(item)
+                return
         self._settle(item, ident, hash(data))
         old = item.ready
         ready = self._admit(FileName(str(old.seq), old.name), job, item, settings, total)
         ready = replace(ready, file=old.file)
         self._exchange(item, ready)
         changes.changed.append(ready)
+
+    def _wait(self, item: Item) -> None:
+        """It takes no part until a later look."""
+        self._odd.add(item.entry)
+        self._set_away(item, True)
 
     def _settle(self, item: Item, ident: Ident, digest: int) -> None:
         if self._by_inode.get(item.ident.ino) == item.entry:
@@ -327,6 +349,5 @@ class Shelf:
         self._set_away(item, False)
 
     def _break(self, item: Item, why: str, changes: Changes) -> None:
-        self._queue.take(item.ready.key)
-        self._unplace(item.entry)
-        changes.broken.append((item.entry, why))
+        self._lift(item)
+        changes.broken.append((item.ready, item.entry, why))
