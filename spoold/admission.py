@@ -14,7 +14,7 @@ from typing import Any
 from jobspec.names import FileName
 from jobspec.spec import DEFAULT_GRACE_S, NO_LIMIT, Job, ModelSize, Share
 from jobspec.units import format_size
-from spoold.model import Box, Ready
+from spoold.model import Box, Ready, Running
 from spoold.settings import Order, Settings
 
 
@@ -116,6 +116,13 @@ def never(job: Ready, box: Box) -> list[str]:
             f"({format_size(box.total)} less the floor of {format_size(box.floor)})"
         )
     return problems
+
+
+def clash_text(name: str, first: Ready | Running) -> str:
+    """The sentence for a second job of a live NAME; says where the first one is."""
+    place = f"running/{first.file}" if isinstance(first, Running) else f"ready/{first.file}"
+    case = "" if first.name == name else f", which differs from {name} only in case"
+    return f"a job named {first.name} is live already{case}: it is {place}; wait for its end, or give this one another name"
 
 
 def endless(job: Ready) -> bool:

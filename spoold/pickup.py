@@ -22,7 +22,7 @@ from jobspec.errors import JobSpecError
 from jobspec.names import BadNameError, FileName, next_file, parse_file_name, safe_entry
 from jobspec.parse import parse
 from jobspec.spec import MAX_FILE_BYTES, Job
-from spoold.admission import History, admit, never
+from spoold.admission import History, admit, clash_text, never
 from spoold.archive import accepted_entry
 from spoold.layout import HOLD
 from spoold.model import Box, Queue, Ready, Running, Stage
@@ -267,13 +267,6 @@ class Pickup:
             return Gone()
         self._seen.pop(origin, None)
         return Refused(origin, name, why, not written)
-
-
-def clash_text(name: str, first: Ready | Running) -> str:
-    """The sentence for a second job of a live NAME; says where the first one is."""
-    place = f"running/{first.file}" if isinstance(first, Running) else f"ready/{first.file}"
-    case = "" if first.name == name else f", which differs from {name} only in case"
-    return f"a job named {first.name} is live already{case}: it is {place}; wait for its end, or give this one another name"
 
 
 def _kind_text(mode: int) -> str:

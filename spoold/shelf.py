@@ -7,6 +7,7 @@ Never starts or refuses a job: it says what has changed.  Fails: OSError if read
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ AWAY_S: Final = 2.0
 """How long a file may be missing, or read as no job, before that is taken as meant."""
 SETTLE_S: Final = 0.5
 LOOK_S: Final = 0.25
+NOT_A_JOB: Final = frozenset({errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM})
+"""A link, a socket, or a file that is not to be read."""
 
 
 @dataclass(slots=True)
@@ -288,7 +291,10 @@ class Shelf:
             self._odd.add(item.entry)
             return
         except OSError as error:
-            self._break(item, f"it cannot be read: {error.strerror}", changes)
+            if error.errno in NOT_A_JOB:
+                self._break(item, f"it cannot be read: {error.strerror}", changes)
+            else:
+                self._wait(item)  # the disk's trouble, or ours
             return
         self._reread(item, opened, settings, total, tick, changes)
 
