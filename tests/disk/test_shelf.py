@@ -20,19 +20,19 @@ from spoold.model import Queue, Ready, Stage
 from spoold.modelsize import model_bytes
 from spoold.settings import parse_settings
 from spoold.shelf import AWAY_S, Changes, Shelf
-from spoold.store import Store
+from spoold.store import Ident, Opened, Store
 
 GB = 1_000_000_000
 SETTINGS = parse_settings(b"")
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only leases tell of writers")
 
 
-class Ready_:
+class Shelfside:
     """ready/ of a spool with a shelf, and a user who does things in it."""
 
-    def __init__(self, root: pathlib.Path) -> None:
+    def __init__(self, root: pathlib.Path, kind: type[Store] = Store) -> None:
         self.layout = Layout(str(root))
-        self.store = Store(self.layout, durable=False)
+        self.store = kind(self.layout, durable=False)
         self.store.make()
         self.queue = Queue()
         self.shelf = Shelf(self.store, self.queue, model_bytes=lambda job: model_bytes(job, "/"))
@@ -83,11 +83,11 @@ class Ready_:
 
 
 @pytest.fixture
-def ready(tmp_path: pathlib.Path) -> Ready_:
-    return Ready_(tmp_path / "spool")
+def ready(tmp_path: pathlib.Path) -> Shelfside:
+    return Shelfside(tmp_path / "spool")
 
 
-def test_nothing_changes_if_nobody_does_anything(ready: Ready_) -> None:
+def test_nothing_changes_if_nobody_does_anything(ready: Shelfside) -> None:
     ready.accept("0010-a.toml", "0020-b.toml")
     assert not ready.look()
     assert not ready.look(100, "0010-a.toml")
@@ -98,7 +98,7 @@ def test_nothing_changes_if_nobody_does_anything(ready: Ready_) -> None:
 # names --------------------------------------------------------------------------------------------------------------------
 
 
-def test_another_number_is_another_place(ready: Ready_) -> None:
+def test_another_number_is_another_place(ready: Shelfside) -> None:
     ready.accept("0010-a.toml", "0020-b.toml", "0200-g52.toml")
     ready.path("0200-g52.toml").rename(ready.path("0005-g52.toml"))
     changes = ready.look()
@@ -107,7 +107,7 @@ def test_another_number_is_another_place(ready: Ready_) -> None:
     assert not ready.shelf.odd
 
 
-def test_another_name_is_another_job_of_the_same_file(ready: Ready_) -> None:
+def test_another_name_is_another_job_of_the_same_file(ready: Shelfside) -> None:
     ready.accept("0010-a.toml")
     ready.path("0010-a.toml").rename(ready.path("0010-b.toml"))
     ready.look()
@@ -116,7 +116,7 @@ def test_another_name_is_another_job_of_the_same_file(ready: Ready_) -> None:
 
 
 @pytest.mark.parametrize("names", [(), ("0010-a.toml", "0020-b.toml")], ids=["all", "hinted"])
-def test_two_jobs_swap_their_names(ready: Ready_, names: tuple[str, ...]) -> None:
+def test_two_jobs_swap_their_names(ready: Shelfside, names: tuple[str, ...]) -> None:
     ready.accept("0010-a.toml", "0020-b.toml")
     ready.path("0010-a.toml").rename(ready.path("x"))
     ready.path("0020-b.toml").rename(ready.path("0010-a.toml"))
@@ -128,7 +128,7 @@ def test_two_jobs_swap_their_names(ready: Ready_, names: tuple[str, ...]) -> Non
     assert ready.job("b").job.command == ("0010-a.toml",)
 
 
-def test_a_chain_of_renames_at_once(ready: Ready_) -> None:
+def test_a_chain_of_renames_at_once(ready: Shelfside) -> None:
     ready.accept("0010-a.toml", "0020-b.toml", "0030-c.toml")
     ready.path("0030-c.toml").rename(ready.path("0030-d.toml"))
     ready.path("0020-b.toml").rename(ready.path("0020-c.toml"))
@@ -143,7 +143,7 @@ def test_a_chain_of_renames_at_once(ready: Ready_) -> None:
     ]
 
 
-def test_the_whole_queue_is_turned_around_at_once(ready: Ready_) -> None:
+def test_the_whole_queue_is_turned_around_at_once(ready: Shelfside) -> None:
     count = 51
     ready.accept(*(f"{number:04d}-j{number}.toml" for number in range(count)))
     for number in range(count):
@@ -152,7 +152,7 @@ def test_the_whole_queue_is_turned_around_at_once(ready: Ready_) -> None:
     assert [job.name for job in ready.queue.in_order()] == [f"j{number}" for number in reversed(range(count))]
 
 
-def test_a_name_that_was_given_up_just_before_may_be_taken(ready: Ready_) -> None:
+def test_a_name_that_was_given_up_just_before_may_be_taken(ready: Shelfside) -> None:
     ready.accept("0010-a.toml", "0020-b.toml")
     ready.path("0020-b.toml").unlink()
     ready.path("0010-a.toml").rename(ready.path("0010-b.toml"))
@@ -161,7 +161,7 @@ def test_a_name_that_was_given_up_just_before_may_be_taken(ready: Ready_) -> Non
     assert [new.file for _, new in changes.renamed] == ["0010-b.toml"]
 
 
-def test_a_job_moved_over_another_takes_its_name(ready: Ready_) -> None:
+def test_a_job_moved_over_another_takes_its_name(ready: Shelfside) -> None:
     ready.accept("0010-a.toml", "0020-b.toml")
     ready.path("0020-b.toml").replace(ready.path("0010-a.toml"))
     changes = ready.look()
@@ -171,7 +171,7 @@ def test_a_job_moved_over_another_takes_its_name(ready: Ready_) -> None:
 
 
 @pytest.mark.parametrize("name", ["0010-b.toml", "0010-B.toml", "0030-b.hold"])
-def test_a_name_that_is_live_is_no_new_name(ready: Ready_, name: str) -> None:
+def test_a_name_that_is_live_is_no_new_name(ready: Shelfside, name: str) -> None:
     ready.accept("0010-a.toml", "0020-b.toml")
     ready.path("0010-a.toml").rename(ready.path(name))
     changes = ready.look()
@@ -180,7 +180,7 @@ def test_a_name_that_is_live_is_no_new_name(ready: Ready_, name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "hint"), [("0010-a b.toml", "0010-a-b.toml"), ("a.toml", "0010-a.toml"), ("-a.toml", "a.toml would do")])
-def test_a_bad_new_name_is_refused_with_one_that_would_do(ready: Ready_, name: str, hint: str) -> None:
+def test_a_bad_new_name_is_refused_with_one_that_would_do(ready: Shelfside, name: str, hint: str) -> None:
     ready.accept("0010-a.toml")
     ready.path("0010-a.toml").rename(ready.path(name))
     changes = ready.look()
@@ -188,7 +188,7 @@ def test_a_bad_new_name_is_refused_with_one_that_would_do(ready: Ready_, name: s
     assert hint in changes.broken[0][2]
 
 
-def test_on_hold_in_both_spellings_and_back(ready: Ready_) -> None:
+def test_on_hold_in_both_spellings_and_back(ready: Shelfside) -> None:
     ready.accept("0010-a.toml", "0020-b.toml")
     ready.path("0010-a.toml").rename(ready.path("0010-a.hold"))
     ready.path("0020-b.toml").rename(ready.path("0020-b.toml.hold"))
@@ -201,7 +201,7 @@ def test_on_hold_in_both_spellings_and_back(ready: Ready_) -> None:
     assert ready.order == ["0005-b.toml", "0010-a.toml"]
 
 
-def test_a_new_file_with_the_inode_of_one_that_is_gone_is_no_rename(ready: Ready_) -> None:
+def test_a_new_file_with_the_inode_of_one_that_is_gone_is_no_rename(ready: Shelfside) -> None:
     """File systems give a free inode to the next file."""
     for attempt in range(50):
         name = f"0010-a{attempt}.toml"
@@ -221,7 +221,7 @@ def test_a_new_file_with_the_inode_of_one_that_is_gone_is_no_rename(ready: Ready
     assert [job.file for job in ready.look(AWAY_S).withdrawn] == [name]
 
 
-def test_an_edit_and_a_rename_at_once_are_both_seen(ready: Ready_) -> None:
+def test_an_edit_and_a_rename_at_once_are_both_seen(ready: Shelfside) -> None:
     ready.accept("0010-a.toml")
     path = ready.path("0010-a.toml")
     path.write_bytes(path.read_bytes().replace(b'["0010-a.toml"]', b'["edited"]'))
@@ -233,7 +233,7 @@ def test_an_edit_and_a_rename_at_once_are_both_seen(ready: Ready_) -> None:
     assert ready.order == ["0020-b.toml"]
 
 
-def test_a_hard_link_and_a_copy_are_strangers(ready: Ready_) -> None:
+def test_a_hard_link_and_a_copy_are_strangers(ready: Shelfside) -> None:
     ready.accept("0010-a.toml")
     os.link(ready.path("0010-a.toml"), ready.path("0020-b.toml"))
     shutil.copy2(ready.path("0010-a.toml"), ready.path("0030-c.toml"))
@@ -246,7 +246,7 @@ def test_a_hard_link_and_a_copy_are_strangers(ready: Ready_) -> None:
 # taken away ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_gone_takes_no_part_and_is_withdrawn_after_two_seconds(ready: Ready_) -> None:
+def test_a_file_that_is_gone_takes_no_part_and_is_withdrawn_after_two_seconds(ready: Shelfside) -> None:
     ready.accept("0010-a.toml", "0020-b.toml")
     ready.path("0010-a.toml").unlink()
     assert not ready.look()
@@ -258,7 +258,7 @@ def test_a_file_that_is_gone_takes_no_part_and_is_withdrawn_after_two_seconds(re
     assert not ready.shelf.odd
 
 
-def test_a_file_that_comes_back_in_time_was_never_away(ready: Ready_) -> None:
+def test_a_file_that_comes_back_in_time_was_never_away(ready: Shelfside) -> None:
     ready.accept("0010-a.toml")
     away = ready.path("elsewhere")
     ready.path("0010-a.toml").rename(away)
@@ -271,7 +271,7 @@ def test_a_file_that_comes_back_in_time_was_never_away(ready: Ready_) -> None:
     assert not ready.look(AWAY_S)
 
 
-def test_what_is_no_job_file_in_ready_is_left_alone(ready: Ready_) -> None:
+def test_what_is_no_job_file_in_ready_is_left_alone(ready: Shelfside) -> None:
     for name in (".0010-a.toml.swp", "0010-a.toml~", "4913", ".#0010-a.toml", "#0010-a.toml#", "._0010-a.toml", ".0010-a.hold", "sedAbCdEf"):
         ready.path(name).write_bytes(b"")
     assert not ready.look()
@@ -298,7 +298,7 @@ def move_away_and_write(path: pathlib.Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("save", [replace_by_rename, write_in_place, move_away_and_write])
 @pytest.mark.parametrize("keep", [True, False], ids=["trace kept", "copied over"])
-def test_an_edit_is_read_however_it_is_saved(ready: Ready_, save: Callable[[pathlib.Path, bytes], None], keep: bool) -> None:
+def test_an_edit_is_read_however_it_is_saved(ready: Shelfside, save: Callable[[pathlib.Path, bytes], None], keep: bool) -> None:
     ready.accept("0010-a.toml", runs=2)
     path = ready.path("0010-a.toml")
     history = trace.split(path.read_bytes())[1]
@@ -313,7 +313,7 @@ def test_an_edit_is_read_however_it_is_saved(ready: Ready_, save: Callable[[path
     assert os.listdir(ready.layout.new) == []
 
 
-def test_the_trace_of_another_job_that_is_copied_over_is_not_believed(ready: Ready_) -> None:
+def test_the_trace_of_another_job_that_is_copied_over_is_not_believed(ready: Shelfside) -> None:
     ready.accept("0010-a.toml")
     ready.accept("0020-b.toml", runs=3)
     ready.path("0010-a.toml").write_bytes(ready.path("0020-b.toml").read_bytes())
@@ -323,7 +323,7 @@ def test_the_trace_of_another_job_that_is_copied_over_is_not_believed(ready: Rea
     assert [entry["from"] for entry in trace.read(ready.path("0010-a.toml").read_bytes())] == ["ready/0010-a.toml"]
 
 
-def test_an_edit_that_breaks_it_is_given_two_seconds(ready: Ready_) -> None:
+def test_an_edit_that_breaks_it_is_given_two_seconds(ready: Shelfside) -> None:
     ready.accept("0010-a.toml")
     path = ready.path("0010-a.toml")
     good = path.read_bytes()
@@ -343,7 +343,7 @@ def test_an_edit_that_breaks_it_is_given_two_seconds(ready: Ready_) -> None:
 
 
 @linux_only
-def test_a_file_that_is_being_written_is_waited_for_in_two_halves(ready: Ready_) -> None:
+def test_a_file_that_is_being_written_is_waited_for_in_two_halves(ready: Shelfside) -> None:
     ready.accept("0010-a.toml")
     with open(ready.path("0010-a.toml"), "wb", buffering=0) as file:
         file.write(b'command = ["half"]\n')
@@ -356,28 +356,33 @@ def test_a_file_that_is_being_written_is_waited_for_in_two_halves(ready: Ready_)
     assert not ready.job("a").away
 
 
+class Late(Store):
+    """A store at which a user saves once more just before a file is replaced."""
+
+    saves: bytes | None = b'command = ["second"]\n'
+
+    def replace_read(self, stage: Stage, entry: str, data: bytes, read: Opened) -> Ident:
+        if self.saves is not None:
+            pathlib.Path(self.layout.entry(stage, entry)).write_bytes(self.saves)
+            self.saves = None
+        return super().replace_read(stage, entry, data, read)
+
+
 @linux_only
-def test_what_is_written_while_the_trace_is_put_back_is_not_lost(ready: Ready_) -> None:
-    """A second save that comes between reading the first and putting its trace below it."""
+def test_what_is_written_while_the_trace_is_put_back_is_not_lost(tmp_path: pathlib.Path) -> None:
+    ready = Shelfside(tmp_path / "spool", Late)
     ready.accept("0010-a.toml")
     path = ready.path("0010-a.toml")
     path.write_bytes(b'command = ["first"]\n')
-
-    class Saver(Store):
-        def replace_read(self, stage: Stage, entry: str, data: bytes, read: object) -> object:  # type: ignore[override]
-            path.write_bytes(b'command = ["second"]\n')
-            return super().replace_read(stage, entry, data, read)  # type: ignore[arg-type]
-
-    ready.shelf._store = Saver(ready.layout, durable=False)
     ready.look(0, "0010-a.toml")
     assert path.read_bytes() == b'command = ["second"]\n'
-    ready.shelf._store = ready.store
     ready.look(0.25)
     assert ready.job("a").job.command == ("second",)
+    assert trace.split(path.read_bytes())[0] == b'command = ["second"]\n'
     assert os.listdir(ready.layout.new) == []
 
 
-def test_a_file_that_becomes_a_link_is_refused_as_what_it_is(ready: Ready_, tmp_path: pathlib.Path) -> None:
+def test_a_file_that_becomes_a_link_is_refused_as_what_it_is(ready: Shelfside, tmp_path: pathlib.Path) -> None:
     ready.accept("0010-a.toml")
     ready.path("0010-a.toml").unlink()
     os.symlink(tmp_path / "other", ready.path("0010-a.toml"))
@@ -385,7 +390,7 @@ def test_a_file_that_becomes_a_link_is_refused_as_what_it_is(ready: Ready_, tmp_
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_an_edit_that_makes_it_anybodys_is_refused(ready: Ready_) -> None:
+def test_an_edit_that_makes_it_anybodys_is_refused(ready: Shelfside) -> None:
     ready.accept("0010-a.toml")
     replace_by_rename(ready.path("0010-a.toml"), b'command = ["mine"]\n')
     os.chown(ready.path("0010-a.toml"), 65534, 65534)
@@ -393,7 +398,7 @@ def test_an_edit_that_makes_it_anybodys_is_refused(ready: Ready_) -> None:
     assert "belongs to uid 65534" in changes.broken[0][2]
 
 
-def test_one_file_that_cannot_be_written_costs_itself_only(ready: Ready_) -> None:
+def test_one_file_that_cannot_be_written_costs_itself_only(ready: Shelfside) -> None:
     ready.accept("0010-a.toml", "0020-b.toml")
     new = pathlib.Path(ready.layout.new)
     new.rmdir()
@@ -412,11 +417,11 @@ def test_one_file_that_cannot_be_written_costs_itself_only(ready: Ready_) -> Non
 # at the start -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_shelf_takes_what_an_earlier_one_knew(ready: Ready_) -> None:
+def test_a_new_shelf_takes_what_an_earlier_one_knew(ready: Shelfside) -> None:
     ready.accept("0010-a.toml", "0020-b.toml", runs=1)
     ready.path("0020-b.toml").rename(ready.path("0020-b.hold"))
     ready.look()
-    again = Ready_(pathlib.Path(ready.layout.root))
+    again = Shelfside(pathlib.Path(ready.layout.root))
     for entry in ("0010-a.toml", "0020-b.hold"):
         assert again.shelf.load(entry, SETTINGS, 16 * GB) is None
     assert [job.key for job in again.queue.in_order()] == [job.key for job in ready.queue.in_order()]
@@ -432,7 +437,7 @@ def test_a_new_shelf_takes_what_an_earlier_one_knew(ready: Ready_) -> None:
         ("0010-a.toml", b"", "never accepted"),
     ],
 )
-def test_what_was_never_accepted_is_left_to_the_door(ready: Ready_, entry: str, data: bytes, why: str) -> None:
+def test_what_was_never_accepted_is_left_to_the_door(ready: Shelfside, entry: str, data: bytes, why: str) -> None:
     ready.path(entry).write_bytes(data)
     found = ready.shelf.load(entry, SETTINGS, 16 * GB)
     assert found is not None
