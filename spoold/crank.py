@@ -30,6 +30,7 @@ from spoold.pool import Ended as RunEnded
 from spoold.pool import Failed, Started
 from spoold.refusing import Refusing
 from spoold.resume import Resume
+from spoold.retention import Retention
 from spoold.runs import Active, Requeued, Runs
 from spoold.settings import Durability
 from spoold.shelf import Changes, Shelf
@@ -48,6 +49,8 @@ DOOR_TIME_S: Final = 0.010
 """How long a turn accepts before it looks again who may start."""
 ODD_S: Final = 0.25
 """How long a file in ready/ that is being edited is left alone."""
+BITE_S: Final = 0.05
+"""The pause between two bites of a round that removes old files."""
 YOUNG_NS: Final = 2_000_000_000
 """A directory that changed less than this ago is listed again: a change within the clock's grain leaves the same time."""
 
@@ -70,6 +73,7 @@ class Crank:
             opened.layout, opened.store, opened.pool, opened.archive, self.queue, self.runs, self.shelf, self.door, self.ledger, journal
         )
         self.starting = Starting(opened, self.queue, self.shelf, self.runs, self._refusing, self._resume, self.surroundings, journal)
+        self._retention = Retention(opened.store, self.queue, journal, logs_in_use=self.runs.logs)
         self._guarding = Guarding(opened, self.queue, self.runs, self.surroundings, journal)
         self._mtimes: dict[Stage, int] = {}
         self._next_look = 0.0
@@ -308,6 +312,9 @@ class Crank:
         self._guard("disk", lambda: self._note(around.look_at_disk()))
         self._guard("watcher", around.look_at_watcher)
         self._guard("memory", lambda: self._guarding.look(tick))
+        self._guard("retention", lambda: self._retention.look(around.settings, now, tick))
+        if self._retention.busy:
+            self._next_look = tick + BITE_S
         self._guard("incoming", lambda: self._if_changed(Stage.INCOMING, tick, lambda: self.door.list(tick)))
         self.door.name_litter(tick)
         self._guard("running", lambda: self._look_at_running(now, tick))
@@ -354,6 +361,7 @@ class Crank:
         settings = self.surroundings.settings
         self._o.store.durable = settings.durability is Durability.FULL
         self.shelf.read_again(settings, self.surroundings.total)
+        self._retention.again()
         self.starting.stale = True
 
     def _guard(self, what: str, step: Callable[[], object]) -> None:

@@ -301,6 +301,10 @@ class Queue:
         """The first `give_up` of a ready job that has not passed."""
         return self._lineup.next_give_up(now)
 
+    def asks_about(self, name: str) -> bool:
+        """Some ready job names this NAME, or may mean it by a glob."""
+        return bool(self.waiting_for(name))
+
     def waiting_for(self, name: str) -> tuple[Ready, ...]:
         """Ready jobs that name this NAME in an `after`, or may mean it by a glob."""
         return tuple(self._ready[key] for key in sorted(self._waiting.asking(name)))
@@ -323,6 +327,7 @@ class Queue:
     def start(self, run: Running) -> None:
         """A run begins: it holds its locks and its memory from here on.  The job must have left ready/."""
         assert fold(run.name) not in self._live, f"{run.name} is live already"
+        assert run.run not in self._running, f"there is a run {run.run} already"
         for lock, units in run.locks.items():
             for other in self._running.values():
                 both = set(units) & set(other.locks.get(lock, ()))

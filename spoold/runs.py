@@ -121,6 +121,11 @@ class Runs:
         """Runs whose file may ask for a retry."""
         return frozenset(active.run for active in self._active.values() if active.may_retry)
 
+    def logs(self) -> set[str]:
+        """The names in log/ that runs may be writing to."""
+        records = [self._pool.record(active.slot) for active in self._active.values()]
+        return {record.start.log.rpartition("/")[2] for record in records if record is not None and record.start is not None}
+
     def entries(self) -> set[str]:
         """The names in running/ that are ours."""
         return {active.entry for active in self._active.values()}
