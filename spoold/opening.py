@@ -90,7 +90,7 @@ def open_pool(layout: Layout, durable: bool, journal: Journal) -> Pool:
 
 
 def check_directories(layout: Layout) -> None:
-    """Every stage is a directory of ours that nobody else can write to, all on one file system."""
+    """Every directory of the spool is ours and nobody else can write to it, nor to spool.toml; the stages and .spoold/ are on one file system."""
     uid = os.geteuid()
     devices = set()
     for path in (layout.root, *(layout.stage(stage) for stage in Stage)):
@@ -104,6 +104,16 @@ def check_directories(layout: Layout) -> None:
         if doubt is not None:
             raise SpoolError(doubt)
         devices.add(found.st_dev)
+    for path in (layout.log, layout.private, layout.settings):
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            continue
+        doubt = distrust_directory(path, found, uid)
+        if doubt is not None:
+            raise SpoolError(doubt)
+        if path == layout.private:
+            devices.add(found.st_dev)
     if len(devices) > 1:
         raise SpoolError(f"the stages of {layout.root} lie on different file systems, so a rename could not move a job; put them on one")
 

@@ -1,16 +1,19 @@
 """surroundings - what every job meets alike: spool.toml, PAUSED, room on the disk, memory, and how well the spool is watched.
 
-Owns the settings in force: a broken spool.toml leaves the last good ones, and is said.  Never looks at a job.
+Owns the settings in force: a broken spool.toml leaves the last good ones, and is said; one that is being written, or away for a moment because an
+editor saves it, leaves them too.  Never looks at a job.
 Fails: OSError if the spool's disk cannot be asked; everything else is said and kept as it was.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from typing import Final
 
 from jobspec.names import show
 from jobspec.units import format_size
+from spoold import host
 from spoold.admission import make_box
 from spoold.journal import Journal
 from spoold.meter import disk_free
@@ -18,6 +21,7 @@ from spoold.model import Box
 from spoold.opening import Opened
 from spoold.settings import Settings, SettingsError, parse_settings
 from spoold.survey import read_paused
+from spoold.trust import distrust_directory
 
 OLD_S: Final = 60.0
 """A reading of memory that is older than this says nothing any more."""
@@ -25,6 +29,10 @@ PRESSED: Final = 2
 CRITICAL: Final = 4
 """macOS: kern.memorystatus_vm_pressure_level.  Level 1 proves nothing: memory of the GPU never raises it."""
 MOST_SETTINGS_BYTES: Final = 1024 * 1024
+SETTLE_S: Final = 0.5
+"""How long it must be unchanged where nobody can say whether it is open for writing."""
+AWAY_S: Final = 2.0
+"""How long spool.toml must be gone before the defaults are in force."""
 
 
 class Surroundings:
@@ -38,6 +46,7 @@ class Surroundings:
         self.closed: str | None = None
         self.total = 0
         self._settings_stamp = self._stamp()
+        self._changed_at: tuple[tuple[int, int, int] | None, float] | None = None
 
     def box(self, tick: float, shut: str | None = None) -> Box:
         """The box now; `shut` is a reason of the spooler's own why nothing starts."""
@@ -85,22 +94,53 @@ class Surroundings:
         """Read spool.toml again if it has changed, or `anyway`.  True if other settings are in force."""
         stamp = self._stamp()
         if stamp == self._settings_stamp and not anyway:
+            self._changed_at = None
             return False
+        settings = self._read_settings(stamp, anyway)
+        if settings is None:
+            return False
+        self._changed_at = None
         self._settings_stamp = stamp
-        try:
-            with open(self._opened.layout.settings, "rb") as file:
-                settings = parse_settings(file.read(MOST_SETTINGS_BYTES))
-        except FileNotFoundError:
-            settings = Settings()
-        except (SettingsError, OSError) as error:
-            self._journal.once("settings", f"spool.toml: {error}; the last good settings stay in force")
-            return False
         self._journal.once("settings", None)
         if settings == self.settings:
             return False
-        self._journal.say("spool.toml has changed: the new settings are in force")
+        self._journal.say("spool.toml has changed: the new settings are in force" if stamp else "spool.toml is gone: the defaults are in force")
         self.settings = settings
         return True
+
+    def _read_settings(self, stamp: tuple[int, int, int] | None, anyway: bool) -> Settings | None:
+        """What spool.toml says; None if that is to be asked again, or if it is broken."""
+        if self._changed_at is None or self._changed_at[0] != stamp:
+            self._changed_at = (stamp, host.awake())
+        since = host.awake() - self._changed_at[1]
+        try:
+            data, writer, doubt = self._open_settings()
+            if writer or (writer is None and not anyway and since < SETTLE_S):
+                return None
+            if doubt is None:
+                return parse_settings(data)
+            problem = doubt
+        except FileNotFoundError:
+            return Settings() if anyway or since >= AWAY_S else None
+        except SettingsError as error:
+            problem = str(error)
+        except OSError as error:
+            problem = error.strerror or str(error)
+        self._settings_stamp = stamp
+        self._journal.once("settings", f"spool.toml: {problem}; the last good settings stay in force")
+        return None
+
+    def _open_settings(self) -> tuple[bytes, bool | None, str | None]:
+        """The bytes, whether somebody is writing them, and why they are not to be believed."""
+        path = self._opened.layout.settings
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                return b"", False, "it is no regular file"
+            return os.read(fd, MOST_SETTINGS_BYTES), host.has_writer(fd), distrust_directory(path, found, os.geteuid())
+        finally:
+            os.close(fd)
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:

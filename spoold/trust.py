@@ -23,7 +23,7 @@ def distrust(uid: int, gid: int, mode: int, spooler_uid: int) -> str | None:
 
 
 def distrust_directory(path: str, st: os.stat_result, spooler_uid: int) -> str | None:
-    """Why a directory of the spool cannot be used, with the command that mends it, or None."""
+    """Why a directory of the spool, or its spool.toml, cannot be used, with the command that mends it, or None."""
     if st.st_uid not in (spooler_uid, 0):
         return f"{path} belongs to uid {st.st_uid}, not to you (uid {spooler_uid}): chown it, or use a spool of your own"
     if st.st_mode & stat.S_IWOTH or (st.st_mode & stat.S_IWGRP and not private_group(st.st_uid, st.st_gid)):
