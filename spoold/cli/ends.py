@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jobspec import trace
-from jobspec.names import show
+from jobspec.names import show, stem
 from spoold import slots
 from spoold.archive import names_of
 from spoold.cli.jobs import ENDED, EVERYWHERE, Jobs, Place
@@ -131,7 +131,7 @@ class Awaited:
         found = set()
         for stage in ENDED:
             for entry in self.store.stage_entries(stage):
-                if self.name in entry and any(name == self.name for _, name in names_of(entry)):
+                if self.name in entry and (any(name == self.name for _, name in names_of(entry)) or stem(entry) == self.name):
                     ident = self.store.ident(self.store.layout.entry(stage, entry))
                     if ident is not None:
                         found.add((stage, entry, ident.ino))

@@ -17,7 +17,7 @@ from jobspec.names import BadNameError, is_candidate, parse_file_name, show, ste
 from spoold import claim
 from spoold.errors import NoSuchError, UsageError
 from spoold.layout import NUMBERED_LINKS
-from spoold.model import Ended, Stage, is_glob, matches
+from spoold.model import Stage, is_glob, matches
 from spoold.store import Store, held_name
 
 LIVE: Final = (Stage.RUNNING, Stage.READY, Stage.INCOMING)
@@ -127,7 +127,7 @@ class Jobs:
             if wanted:
                 return wanted
             elsewhere = _select(word, live)
-            if not elsewhere and any(stage in stages for stage in ENDED):
+            if (not elsewhere or is_glob(word)) and any(stage in stages for stage in ENDED):
                 wanted = [place for place in self._ended(word) if place.stage in stages]
                 if wanted:
                     return wanted
@@ -139,39 +139,32 @@ class Jobs:
         raise NoSuchError(self._nowhere(word))
 
     def _ended(self, word: str) -> list[Place]:
-        """What a word means in done/ and refused/: of each NAME the file that came last."""
+        """What a word means in done/ and refused/: a file by its own name, else of each NAME the file that came last."""
         from spoold.archive import Archive, names_of
 
         archive = Archive(self.store)
         stage_said, entry_said = _split(word)
-        name_said = re.sub(r"^[0-9]+-", "", stem(entry_said))
+        part = re.sub(r"^[0-9]+-", "", stem(entry_said))
+        exact: list[Place] = []
         last: dict[str, tuple[float, Place]] = {}
         for stage in ENDED:
-            if stage_said not in (None, stage):
-                continue
-            for entry in self._entries(stage):
-                if not is_glob(word) and not word.isdigit() and name_said not in entry:
+            for entry in self._entries(stage) if stage_said in (None, stage) else ():
+                if not is_candidate(entry) or (part not in entry and not is_glob(word) and not word.isdigit()):
                     continue
                 candidates = names_of(entry)
-                exact = entry_said in (entry, stem(entry))
-                if not exact and not any(_means(word, seq, name) for seq, name in candidates):
-                    continue
-                for ended in archive.read(stage, entry):
-                    if exact or _means(word, ended.seq, ended.name):
-                        name = entry if exact else ended.name
-                        if name not in last or last[name][0] < ended.at:
-                            last[name] = (ended.at, Place(stage, entry, ended.name, ended.seq))
-                        break
-        exact_ones = [found for key, found in last.items() if key == found[1].entry and is_candidate(key)]
-        return _last_of(word, exact_ones or list(last.values()))
-
-    def end_of(self, name: str) -> Ended | None:
-        """The end of that NAME that happened last."""
-        from spoold.archive import Archive
-
-        archive = Archive(self.store)
-        archive.refresh()
-        return archive.last_end(name)
+                # "g52" is a NAME before it is the file g52.toml; what has no NAME can only be meant as a file
+                if entry_said == entry or (entry_said == stem(entry) and (not candidates or candidates[0][0] is not None)):
+                    seq, name = candidates[0] if candidates else (None, stem(entry))
+                    ends = archive.read(stage, entry)
+                    exact.append(Place(stage, entry, ends[0].name if ends else name, seq))
+                elif any(_means(word, seq, name) for seq, name in candidates):
+                    for ended in archive.read(stage, entry):
+                        if _means(word, ended.seq, ended.name) and (ended.name not in last or last[ended.name][0] < ended.at):
+                            last[ended.name] = (ended.at, Place(stage, entry, ended.name, ended.seq))
+        if exact:
+            return exact
+        ends_in_order = [place for _, place in sorted(last.values(), key=lambda end: end[0])]
+        return ends_in_order if is_glob(word) else ends_in_order[-1:]
 
     def _nowhere(self, word: str) -> str:
         import difflib
@@ -233,29 +226,23 @@ def _select(word: str, places: list[Place]) -> list[Place]:
     """What a word means among these; the first way of naming that fits counts."""
     stage, entry = _split(word)
     ways: tuple[Callable[[Place], bool], ...] = (
-        lambda place: stage in (None, place.stage) and entry in _files(place.entry),
+        lambda place: stage in (None, place.stage) and entry in _files(place),
         lambda place: place.name == word,
         lambda place: word.isdigit() and word.isascii() and place.seq == int(word),
         lambda place: is_glob(word) and matches(word, place.name),
     )
     for way in ways:
         found = [place for place in places if way(place)]
+        accepted = [place for place in found if place.stage is not Stage.INCOMING]
         if found:
-            return found
+            return accepted or found
     return []
 
 
-def _files(entry: str) -> tuple[str, ...]:
-    """The names that a file answers to: its own, that which it has when it is not on hold, and that without .toml."""
-    plain = held_name(entry) or entry
-    return (entry, plain, stem(plain))
-
-
-def _last_of(word: str, ends: list[tuple[float, Place]]) -> list[Place]:
-    ends.sort(key=lambda end: end[0])
-    if is_glob(word):
-        return [place for _, place in ends]
-    return [place for _, place in ends[-1:]]
+def _files(place: Place) -> tuple[str, ...]:
+    """The names that a file answers to: its own, that which it has when it is not on hold, and (with a number, else it is a NAME) that without .toml."""
+    plain = held_name(place.entry) or place.entry
+    return (place.entry, plain) if place.seq is None else (place.entry, plain, stem(plain))
 
 
 def _not_there(found: list[Place], stages: Collection[Stage]) -> str:

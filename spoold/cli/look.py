@@ -13,7 +13,6 @@ from typing import Final
 
 from jobspec import trace
 from jobspec.errors import JobSpecError
-from jobspec.names import show
 from jobspec.parse import parse
 from jobspec.spec import Job
 from spoold.admission import read_history
@@ -148,14 +147,11 @@ def job_in(data: bytes) -> Job | None:
 
 def view_of(found: Survey, store: Store, place: Place) -> JobView:
     """The view of one job, wherever it is by now."""
-    for views in (running_views, ready_views, incoming_views):
-        for view in views(found):
-            if view.name == place.name and (view.stage is place.stage or place.stage not in (Stage.DONE, Stage.REFUSED)):
-                return view
-    if place.stage in (Stage.DONE, Stage.REFUSED):
-        view_there = ended_view(store, place.stage, place.entry, found.settings, place.name)
-        if view_there is not None:
-            return view_there
-    return of_entry(
-        place.stage, place.entry, place.name, place.seq, Reason(Rule.REFUSED, f"{show(place.file)} has just moved on; ask again")
-    )
+    live = [*running_views(found), *ready_views(found), *incoming_views(found)]
+    there = next((view for view in live if view.file == place.file), None)
+    if there is None and place.stage in (Stage.DONE, Stage.REFUSED):
+        there = ended_view(store, place.stage, place.entry, found.settings, place.name)
+    if there is None:
+        there = next((view for view in live if view.name == place.name), None)
+    moved_on = Reason(Rule.REFUSED, "it has just moved on; ask again")
+    return there if there is not None else of_entry(place.stage, place.entry, place.name, place.seq, moved_on)

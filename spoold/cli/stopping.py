@@ -46,7 +46,7 @@ def stop(session: Session, jobs: tuple[str, ...], requeue: bool, wait: bool) -> 
     """
     store = Store(session.layout)
     places = Jobs(store).some(jobs, (Stage.RUNNING,))
-    awaited = [Awaited(store, place.file) for place in places if not place.taken] if wait and not requeue else []
+    awaited = [Awaited(store, place.name) for place in places if not place.taken] if wait and not requeue else []
     for place in places:
         if place.taken:
             say(f"{show(place.name)} is being stopped already")

@@ -8,7 +8,6 @@ Fails: UsageError for an option, BadJobError for what makes no job; then nothing
 from __future__ import annotations
 
 import contextlib
-import datetime
 import fcntl
 import os
 import sys
@@ -18,11 +17,11 @@ from typing import Any, Final
 import click
 
 from jobspec.names import BadNameError, parse_file_name, show, suggest
-from jobspec.spec import MAX_FILE_BYTES, NO_LIMIT, Job, LockRequest, ModelSize, Retry, RetryOn, Share
-from jobspec.units import parse_amount, parse_duration
+from jobspec.spec import MAX_FILE_BYTES, Job, ModelSize, Retry, RetryOn, Share
 from spoold.cli.jobs import Jobs
 from spoold.cli.program import Session, pass_session, verb
 from spoold.cli.terminal import complain, say
+from spoold.cli.values import AMOUNT, DURATION, LOCK, MOMENT, OUTCOMES, WALL
 from spoold.errors import Exit, SpooldError, UsageError
 from spoold.model import fold
 from spoold.store import Store
@@ -36,68 +35,6 @@ class BadJobError(SpooldError):
     """What was asked for makes no job."""
 
     code = Exit.BAD_JOB
-
-
-class Words(click.ParamType[Any]):
-    """A value that one of jobspec's readers reads."""
-
-    def __init__(self, name: str, read: Any) -> None:
-        self.name = name
-        self._read = read
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return self._read(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-def _wall(text: str) -> float:
-    return NO_LIMIT if text == "none" else _duration(text)
-
-
-def _duration(text: str) -> float:
-    return float(text) if text.isdecimal() else parse_duration(text)
-
-
-def _lock(text: str) -> LockRequest:
-    name, equals, units = text.partition("=")
-    if not equals:
-        return LockRequest(name)
-    if units == "all":
-        return LockRequest(name, None)
-    if not (units.isascii() and units.isdecimal() and int(units) > 0):
-        raise ValueError(f"{show(text)}: say NAME, NAME=2 or NAME=all")
-    return LockRequest(name, int(units))
-
-
-def _moment(text: str) -> datetime.datetime:
-    """A date with a time; a time alone is the next such."""
-    try:
-        time = datetime.time.fromisoformat(text)
-    except ValueError:
-        try:
-            if len(text) <= len("2026-12-02"):
-                raise ValueError
-            return datetime.datetime.fromisoformat(text)
-        except ValueError:
-            raise ValueError(f"{show(text)} is no time: say 22:00 or 2026-12-02T22:00") from None
-    now = datetime.datetime.now()
-    moment = datetime.datetime.combine(now.date(), time)
-    return moment if moment > now else moment + datetime.timedelta(days=1)
-
-
-def _retry_on(text: str) -> frozenset[RetryOn]:
-    try:
-        return frozenset(RetryOn(word) for word in text.split(","))
-    except ValueError:
-        raise ValueError(f"{show(text)}: say some of {', '.join(on.value for on in RetryOn)}, with commas between them") from None
-
-
-DURATION: Final = Words("duration", _duration)
-AMOUNT: Final = Words("size", parse_amount)
 
 
 @verb(
@@ -121,7 +58,7 @@ echo "make && make test" | spoold submit --script - --wait
     "--lock",
     "locks",
     multiple=True,
-    type=Words("lock", _lock),
+    type=LOCK,
     metavar="NAME[=N]",
     help="Hold this lock, N of its units or =all; may be repeated.",
 )
@@ -129,7 +66,7 @@ echo "make && make test" | spoold submit --script - --wait
 @click.option("--memory", type=AMOUNT, metavar="SIZE", help='The most it will use: 37GB, or "79%" of all.')
 @click.option("--memory-of", metavar="PATH", help="It will use as much as that file or folder is large.")
 @click.option("--margin", type=AMOUNT, metavar="SIZE", help="What comes on top of --memory-of.")
-@click.option("--wall", type=Words("duration", _wall), metavar="TIME", help="How long it may run: 90m, 12h, none.")
+@click.option("--wall", type=WALL, metavar="TIME", help="How long it may run: 90m, 12h, none.")
 @click.option("--grace", type=DURATION, metavar="TIME", help="The time between TERM and KILL.")
 @click.option("--nice", type=click.IntRange(-20, 20), metavar="N", help="How far it steps back for others.")
 @click.option("--cwd", metavar="DIR", help="Where it runs; else here.")
@@ -143,13 +80,11 @@ echo "make && make test" | spoold submit --script - --wait
     metavar="[NAME[=VALUE]]",
     help="Give it this variable, or (alone) all that are set here.",
 )
-@click.option("--not-before", type=Words("time", _moment), metavar="TIME", help="Do not start before: 22:00 or 2026-12-02T22:00.")
+@click.option("--not-before", type=MOMENT, metavar="TIME", help="Do not start before: 22:00 or 2026-12-02T22:00.")
 @click.option("--give-up", type=DURATION, metavar="TIME", help="Refuse it if it has not started within this time.")
 @click.option("--retry", type=click.IntRange(min=1), metavar="N", help="Run it again up to N times.")
 @click.option("--retry-delay", type=DURATION, metavar="TIME", help="Wait so long before it runs again.")
-@click.option(
-    "--retry-on", type=Words("outcomes", _retry_on), metavar="LIST", help="After which outcomes: failed (the default), wall, memory, lost."
-)
+@click.option("--retry-on", type=OUTCOMES, metavar="LIST", help="After which outcomes: failed (the default), wall, memory, lost.")
 @click.option("--keep-awake", is_flag=True, help="Keep the box from sleeping while it runs.")
 @click.option("--note", metavar="TEXT", help="What this is for.")
 @click.option("--wait", is_flag=True, help="Follow its output, and exit as it exits.")

@@ -13,7 +13,7 @@ import click
 from spoold import claim
 from spoold.cli.completing import JOB
 from spoold.cli.ends import LOOK_S, Awaited, end_text, exit_code
-from spoold.cli.jobs import Jobs
+from spoold.cli.jobs import ENDED, Jobs
 from spoold.cli.program import Session, pass_session, verb
 from spoold.cli.terminal import complain, say
 from spoold.errors import NoSuchError
@@ -40,7 +40,7 @@ def wait(session: Session, jobs: tuple[str, ...], quiet: bool) -> int:
     """
     store = Store(session.layout)
     places = Jobs(store).some(jobs)
-    awaited = [Awaited(store, place.file) for place in places]
+    awaited = [Awaited(store, place.file if place.stage in ENDED else place.name) for place in places]
     codes: dict[int, int] = {}
     warned = False
     while True:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,23 @@ class TestNamesOfJobs:
         found = box.json("show", "--json", "g52")
         assert (found["file"], found["outcome"]) == ("done/0050-g52.toml", "failed")
         assert box.json("show", "--json", "0050-g52.2")["file"] == "done/0050-g52.2.toml"
+
+    def test_a_name_counts_before_a_file_that_is_called_so(self, box: Box) -> None:
+        box.refused("g52.toml", "no")
+        box.done("0050-g52.toml", at=time.time() + 10)
+        assert box.json("show", "--json", "g52")["file"] == "done/0050-g52.toml"
+        assert box.json("show", "--json", "g52.toml")["file"] == "refused/g52.toml"
+
+    def test_what_was_refused_for_its_name_is_found_by_it(self, box: Box) -> None:
+        box.refused("my job.toml", "a character that a NAME cannot have")
+        for word in ("my job", "my job.toml", "refused/my job.toml"):
+            assert "a character that a NAME cannot have" in box.ok("why", word)
+
+    def test_of_an_accepted_and_a_dropped_job_of_one_name_the_accepted_one_is_meant(self, box: Box) -> None:
+        box.ready("0050-g52.toml")
+        box.path(Stage.INCOMING, "g52.toml").write_text("")
+        assert box.json("show", "--json", "g52")["stage"] == "ready"
+        assert box.json("show", "--json", "incoming/g52.toml")["stage"] == "incoming"
 
     def test_a_glob_means_several_where_several_make_sense(self, box: Box) -> None:
         for number in (10, 20, 30):

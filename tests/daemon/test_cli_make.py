@@ -110,15 +110,15 @@ class TestDoctor:
         assert "ready/0010-twice.toml" in found["twice"]
 
     def test_old_litter_in_incoming_is_named(self, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-        from spoold.cli import doctoring
+        from spoold.cli import health
 
         box.path(Stage.INCOMING, "notes.txt").write_text("")
         box.path(Stage.INCOMING, "._g52.toml").write_text("")
         (Path(box.layout.claims) / "1f.0~left.toml").write_text("")
-        assert not [one for one in doctoring.examine(box.layout) if one.check in ("incoming", "claims")]
+        assert not [one for one in health.examine(box.layout) if one.check in ("incoming", "claims")]
         later = time.time() + 120
         monkeypatch.setattr(time, "time", lambda: later)
-        found = {one.check: one.text for one in doctoring.examine(box.layout) if one.remedy}
+        found = {one.check: one.text for one in health.examine(box.layout) if one.remedy}
         assert found["incoming"] == "no job, and left alone: ._g52.toml, notes.txt"
         assert found["claims"].endswith(": left.toml")
 

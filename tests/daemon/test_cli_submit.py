@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 import tomllib
@@ -62,6 +63,13 @@ class TestTheFile:
         assert job.wall_s == NO_LIMIT
         assert job.memory == ModelSize(f"{box.home}/m.gguf", Share(12))
 
+    def test_a_time_of_day_is_the_next_such(self, box: Box) -> None:
+        now = datetime.datetime.now()
+        soon, past = now + datetime.timedelta(minutes=5), now - datetime.timedelta(minutes=5)
+        for moment in (soon, past):
+            found = text(box, "--not-before", f"{moment:%H:%M}", "--", "true")["not_before"]
+            assert datetime.timedelta(0) < found - now <= datetime.timedelta(days=1)
+
     def test_options_after_the_command_are_the_commands(self, box: Box) -> None:
         assert text(box, "make", "--name", "-j4")["command"] == ["make", "--name", "-j4"]
 
@@ -90,6 +98,7 @@ class TestTheFile:
         [
             ("--memory", "many", "--", "x"),
             ("--wall", "5x", "--", "x"),
+            ("--wall", "9" * 400, "--", "x"),
             ("--lock", "gpu=0", "--", "x"),
             ("--no-lock", "--lock", "gpu", "--", "x"),
             ("--script", "/nowhere"),
@@ -100,7 +109,7 @@ class TestTheFile:
             ("--retry-delay", "5m", "--", "x"),
             ("--not-before", "soon", "--", "x"),
         ],
-        ids=" ".join,
+        ids=lambda words: " ".join(words)[:40],
     )
     def test_a_bad_option_is_64_and_queues_nothing(self, box: Box, words: tuple[str, ...]) -> None:
         assert box.call("submit", *words).returncode == 64
