@@ -6,6 +6,7 @@ Owns the checks of `doctor`.  Changes nothing.  Fails: never; a check that canno
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -53,11 +54,7 @@ def examine(layout: Layout) -> Iterator[Finding]:
         whole = whole and finding.remedy is None
         yield finding
     settings, problem = read_settings(layout)
-    yield Finding(
-        "settings",
-        problem or "spool.toml is valid",
-        None if problem is None else f"correct {layout.settings}; until then the last good settings hold",
-    )
+    yield from _settings(layout, problem)
     yield from _spooler(layout)
     for check in (_disk, _memory, _environment, _clock):
         yield from _try(check, layout, settings)
@@ -83,14 +80,16 @@ def _directories(layout: Layout) -> Iterator[Finding]:
     mend = f"spoold init {layout.root}"
     for path in (layout.root, *(layout.stage(stage) for stage in Stage), layout.log, layout.private):
         try:
-            found = os.stat(path, follow_symlinks=False)
+            # the logs may lie on another disk, by a link
+            found = os.stat(path, follow_symlinks=path == layout.log)
         except OSError as error:
             good = False
             yield Finding("directories", f"{path}: {error.strerror}", mend)
             continue
-        devices.add(found.st_dev)
+        if path != layout.log:
+            devices.add(found.st_dev)
         doubt = distrust_directory(path, found, os.geteuid())
-        if not os.path.isdir(path) or os.path.islink(path):
+        if not stat.S_ISDIR(found.st_mode):
             good = False
             yield Finding("directories", f"{path} is no directory", f"move it away, then {mend}")
         elif doubt is not None:
@@ -116,6 +115,18 @@ def _directories(layout: Layout) -> Iterator[Finding]:
             yield Finding("links", f"{link} leads to {os.readlink(path)}, not to {target}", f"rm {path}; {mend}")
     if good:
         yield Finding("directories", "all there, yours alone to write to, on one file system")
+
+
+def _settings(layout: Layout, problem: str | None) -> Iterator[Finding]:
+    if problem is not None:
+        yield Finding("settings", problem, f"correct {layout.settings}; until then the last good settings hold")
+        return
+    try:
+        doubt = distrust_directory(layout.settings, os.stat(layout.settings), os.geteuid())
+    except FileNotFoundError:
+        yield Finding("settings", "there is no spool.toml: the defaults hold")
+        return
+    yield Finding("settings", doubt or "spool.toml is valid", None if doubt is None else f"chmod go-w {layout.settings}")
 
 
 def _place(layout: Layout) -> Iterator[Finding]:

@@ -129,6 +129,20 @@ class TestDoctor:
         assert f"chmod go-w {box.layout.stage(Stage.INCOMING)}" in text
         assert f"chmod 700 {box.layout.private}" in text
 
+    def test_settings_that_others_may_write_to_are_a_problem_and_a_fifo_keeps_nobody_waiting(self, box: Box) -> None:
+        box.ok("init")
+        os.chmod(box.layout.settings, 0o666)
+        assert f"chmod go-w {box.layout.settings}" in self.problems(box)["settings"]
+        os.unlink(box.layout.settings)
+        os.mkfifo(box.layout.settings)
+        box.call("doctor")
+        box.ok("ls")
+
+    def test_logs_may_lie_elsewhere(self, box: Box, tmp_path: Path) -> None:
+        os.rename(box.layout.log, tmp_path / "logs")
+        os.symlink(tmp_path / "logs", box.layout.log)
+        assert set(self.problems(box)) == {"spooler"}
+
     def test_a_spool_that_has_lost_its_stages_is_still_looked_at(self, box: Box) -> None:
         shutil.rmtree(box.layout.stage(Stage.READY))
         done = box.call("doctor")
