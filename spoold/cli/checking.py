@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from jobspec import trace
 from jobspec.errors import JobSpecError
 from jobspec.names import BadNameError, parse_file_name, show
 from jobspec.parse import parse
@@ -94,7 +93,7 @@ def _check(path: str, settings: Settings) -> tuple[dict[str, Any], list[str]]:
             add(f"it has {format_size(len(data))}, and a job file has at most {format_size(MAX_FILE_BYTES)}")
         else:
             try:
-                job = parse(trace.split(data)[0])
+                job = parse(data)
             except JobSpecError as error:
                 for problem in error.problems:
                     add(problem.text, problem.key, problem.line, problem.column)

@@ -71,6 +71,11 @@ class TestSettings:
         path = box.done("0010-a.toml")
         assert "command true, job file" in box.ok("check", str(path))
 
+    def test_what_stands_below_the_history_is_a_problem(self, box: Box) -> None:
+        path = box.done("0010-a.toml")
+        path.write_text(path.read_text() + 'wall = "1h"\n')
+        assert "below the history" in box.call("check", str(path)).stdout
+
     def test_json_has_problems_and_settings(self, box: Box) -> None:
         good, bad = write(box, "good.toml", 'command = ["make"]\n'), write(box, "bad.toml", "x = 1\n")
         found = json.loads(box.call("check", "--json", good, bad).stdout)
