@@ -45,9 +45,12 @@ _MODEL_KEYS: Final = ("model", "margin")
 _RETRY_KEYS: Final = ("times", "delay", "on")
 
 
-def parse(data: bytes) -> Job:
-    """The job in the bytes of a file, with or without a trace."""
-    text, history = trace.split(data) if len(data) <= MAX_FILE_BYTES else (data, b"")
+def parse(data: bytes, *, limit: int = MAX_FILE_BYTES) -> Job:
+    """The job in the bytes of a file, with or without a trace.
+
+    `limit` is the greatest size of the whole file; one that the spooler wrote may have a long trace, its text is bound all the same.
+    """
+    text, history = trace.split(data) if len(data) <= limit else (data, b"")
     document = toml.read(text)
     if not document.readable:
         raise JobSpecError(document.problems)

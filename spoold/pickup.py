@@ -216,9 +216,8 @@ class Pickup:
             pass
 
     def _last(self, queue: Queue) -> int | None:
-        """The number that the next unnumbered job comes after: the highest in the queue, or the last one queued."""
-        live = [job.seq for job in queue.live_jobs()]
-        return max(live) if live else self._last_seq
+        """The number that the next unnumbered job comes after: the highest in the queue, or the last one that was queued."""
+        return max((seq for seq in (queue.last_seq, self._last_seq) if seq is not None), default=None)
 
     def _look(self, key: str, path: str, tick: float, known: Good | None = None) -> Good | Later | str:
         """A complete file that reads as a job, or when to look again, or the sentence that it is refused with."""
@@ -251,7 +250,7 @@ class Pickup:
         if opened.data is None:
             return f"it has {opened.ident.size:,} bytes, and a job file has at most {MAX_FILE_BYTES:,}; put long scripts into a file of their own"
         try:
-            return Good(opened, parse(trace.split(opened.data)[0]))
+            return Good(opened, parse(opened.data))
         except JobSpecError as error:
             if seen.bad_since is None:
                 seen.bad_since = tick

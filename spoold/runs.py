@@ -24,7 +24,7 @@ from spoold.layout import Layout
 from spoold.model import Ended, Fate, Outcome, Queue, Running, Stage
 from spoold.pool import Pool
 from spoold.records import EndRecord, RunRecord, StartRecord
-from spoold.store import Store, held_name
+from spoold.store import OWN_LIMIT, Store, held_name
 
 TAKEN_AFTER_S: Final = 0.5
 """How long a file must be missing from running/ before its job is stopped: an editor moves the old file away for a moment."""
@@ -309,7 +309,7 @@ def read_snapshot(start: StartRecord) -> tuple[Job, History] | None:
     """The job and its history as they were when it was started."""
     data = snapshot(start)
     try:
-        job = parse(trace.split(data)[0])
+        job = parse(data, limit=OWN_LIMIT)
     except JobSpecError:
         return None
     history = read_history(trace.read(data))

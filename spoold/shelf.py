@@ -22,7 +22,7 @@ from spoold.admission import History, admit, clash_text, read_history
 from spoold.archive import accepted_entry
 from spoold.model import Key, Queue, Ready, Stage
 from spoold.settings import Settings
-from spoold.store import ChangedError, Ident, Opened, Store, held_name, plain_name
+from spoold.store import OWN_LIMIT, ChangedError, Ident, Opened, Store, held_name, plain_name
 from spoold.trust import distrust
 
 AWAY_S: Final = 2.0
@@ -195,7 +195,7 @@ class Shelf:
         if doubt is not None or history is None:
             return doubt or "it was never accepted"
         try:
-            job = parse(trace.split(opened.data)[0])
+            job = parse(opened.data, limit=OWN_LIMIT)
         except JobSpecError as error:
             return str(error)
         if self._queue.clash(name.name) is not None:
@@ -313,7 +313,7 @@ class Shelf:
             return
         text = trace.split(opened.data)[0]
         try:
-            job = parse(text)
+            job = parse(opened.data, limit=OWN_LIMIT)
         except JobSpecError as error:
             if item.bad_since is None:
                 item.bad_since = tick

@@ -26,7 +26,7 @@ from spoold.model import Box, Queue, Ready, Reason, Running, Stage, is_glob
 from spoold.modelsize import model_bytes
 from spoold.records import Figures, RunRecord, StartRecord
 from spoold.settings import Settings, SettingsError, parse_settings
-from spoold.store import Store, held_name
+from spoold.store import OWN_LIMIT, Store, held_name
 
 PAUSED_LIMIT = 4096
 
@@ -75,7 +75,8 @@ class Survey:
 def read_settings(layout: Layout) -> tuple[Settings, str | None]:
     """The settings in force if the spooler started now, and what is wrong with spool.toml."""
     try:
-        with open(layout.settings, "rb") as file:
+        # a FIFO would keep us waiting for somebody to write
+        with open(os.open(layout.settings, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             data = file.read(1024 * 1024)
     except FileNotFoundError:
         return Settings(), None
@@ -139,7 +140,7 @@ def load_ready(store: Store, entry: str, settings: Settings, total: int) -> Read
     if name.seq is None:
         return Unread(entry, "it has no number")
     try:
-        job = parse(trace.split(opened.data)[0])
+        job = parse(opened.data, limit=OWN_LIMIT)
     except JobSpecError as error:
         return Unread(entry, str(error))
     history = read_history(trace.read(opened.data))
