@@ -305,6 +305,12 @@ class Queue:
         """Some ready job names this NAME, or may mean it by a glob."""
         return bool(self.waiting_for(name))
 
+    @property
+    def last_seq(self) -> int | None:
+        """The highest number in the queue, of jobs that run too."""
+        last = [self._lineup.order[-1][0]] if self._lineup.order else []
+        return max((*last, *(run.seq for run in self._running.values())), default=None)
+
     def waiting_for(self, name: str) -> tuple[Ready, ...]:
         """Ready jobs that name this NAME in an `after`, or may mean it by a glob."""
         return tuple(self._ready[key] for key in sorted(self._waiting.asking(name)))

@@ -133,6 +133,13 @@ def test_a_spool_that_has_become_empty_goes_on_counting(desk: Desk) -> None:
     assert desk.accept("a.toml") == "0020-a.toml"
 
 
+def test_the_number_of_a_job_that_has_gone_is_not_given_to_the_next(desk: Desk) -> None:
+    desk.accept("0010-long.toml")
+    for number in range(2, 6):
+        assert desk.accept(f"short{number}.toml") == f"00{number}0-short{number}.toml"
+        desk.queue.take((10 * number, f"short{number}"))
+
+
 # names --------------------------------------------------------------------------------------------------------------------
 
 
