@@ -17,7 +17,7 @@ from jobspec import trace
 from jobspec.errors import JobSpecError
 from jobspec.names import BadNameError, FileName, is_candidate, parse_file_name
 from jobspec.parse import parse
-from jobspec.spec import Job
+from jobspec.spec import Job, ModelSize
 from spoold.admission import History, admit, clash_text, read_history
 from spoold.archive import accepted_entry
 from spoold.model import Key, Queue, Ready, Stage
@@ -164,15 +164,21 @@ class Shelf:
 
     def read_again(self, settings: Settings, total: int) -> list[Ready]:
         """Apply other settings, or other sizes of model files, to every ready job; those that changed."""
-        changed = []
-        for item in list(self._items.values()):
-            old = item.ready
-            ready = self._admit(FileName(str(old.seq), old.name), old.job, item, settings, total)
-            ready = replace(ready, file=old.file, held=old.held, away=old.away)
-            if ready != old:
-                self._exchange(item, ready)
-                changed.append(ready)
-        return changed
+        return [item.ready for item in list(self._items.values()) if self._admit_again(item, settings, total)]
+
+    def measure_again(self, key: Key, settings: Settings, total: int) -> bool:
+        """Whether the model file that this job is measured by has another size than it had; the job is in the queue with the new one."""
+        item = self._items[self._by_key[key]]
+        return isinstance(item.ready.job.memory, ModelSize) and self._admit_again(item, settings, total)
+
+    def _admit_again(self, item: Item, settings: Settings, total: int) -> bool:
+        old = item.ready
+        ready = self._admit(FileName(str(old.seq), old.name), old.job, item, settings, total)
+        ready = replace(ready, file=old.file, held=old.held, away=old.away)
+        if ready == old:
+            return False
+        self._exchange(item, ready)
+        return True
 
     def missing_models(self) -> bool:
         """Some job waits for a model file that was not there."""

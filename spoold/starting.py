@@ -29,6 +29,8 @@ MOST_WAITS: Final = 20
 """How many different obstacles of one job are remembered for its trace."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
+GROWING_S: Final = 1.0
+"""How long a model file must keep its size before a job that is measured by it starts."""
 
 
 class Starting:
@@ -123,12 +125,21 @@ class Starting:
         job = verdict.job
         item = self._shelf.item(job.key)
         assert item is not None
+        if self._shelf.measure_again(job.key, self._surroundings.settings, self._surroundings.total):
+            # still being written, it may be: decided again with what it has now, and not before a while
+            self.look_again = min(now + GROWING_S, self.look_again or float("inf"))
+            return
         store = self._opened.store
         try:
             found = store.open_own(store.layout.entry(Stage.READY, item.entry))
-            if found.data is None or found.writer or hash(found.data) != item.digest:
-                self._shelf.doubt(job.key)
-                return
+        except OSError:
+            # gone, a link now, or not to be read: the shelf finds out, and nobody else has to wait for that
+            self._shelf.doubt(job.key)
+            return
+        if found.data is None or found.writer or hash(found.data) != item.digest:
+            self._shelf.doubt(job.key)
+            return
+        try:
             ident = store.begin(item.entry)
         except FileNotFoundError:
             self._shelf.doubt(job.key)
