@@ -68,7 +68,7 @@ def _live_by_glob(queue: Queue, job: Ready, pattern: str) -> Iterator[Ready | Ru
 
 def _by_glob(queue: Queue, job: Ready, kind: Kind, pattern: str) -> Iterator[Awaited]:
     seen = {job.name}
-    for live in _live_by_glob(queue, job, pattern):
+    for live in sorted(_live_by_glob(queue, job, pattern), key=lambda one: (one.seq, one.name)):
         seen.add(live.name)
         yield Awaited(kind, pattern, live.name, live, None)
     last: dict[str, Ended] = {}

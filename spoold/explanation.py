@@ -92,14 +92,19 @@ def blockers(queue: Queue, box: Box, job: Ready) -> list[str]:
     found = []
     for lock, asked in job.locks.items():
         units = len(box.units(lock))
-        holders = [run.name for run in queue.runs() if run.locks.get(lock)]
-        free = units - sum(len(run.locks[lock]) for run in queue.runs() if run.locks.get(lock))
+        holders = [run for run in _runs(queue) if run.locks.get(lock)]
+        free = units - sum(len(run.locks[lock]) for run in holders)
         if (units if asked is None else asked) > free:
-            found.append(f"lock {lock}: {', '.join(holders)}")
+            found.append(f"lock {lock}: {', '.join(run.name for run in holders)}")
     if job.memory and box.available is not None and job.memory > box.available - promised(queue.runs()) - box.floor:
-        owners = [run.name for run in queue.runs() if run.memory or run.used]
+        owners = [run.name for run in _runs(queue) if run.memory or run.used]
         found.append(f"memory: {', '.join(owners) or 'used by no job'}")
     return found
+
+
+def _runs(queue: Queue) -> list[Running]:
+    """In the order in which they were started, also if they were found on the disk in another."""
+    return sorted(queue.runs(), key=lambda run: run.run)
 
 
 def _everyone(box: Box) -> list[Reason]:
@@ -134,7 +139,7 @@ def _locks(queue: Queue, box: Box, job: Ready) -> list[Reason]:
     for lock, asked in job.locks.items():
         units = len(box.units(lock))
         wanted = units if asked is None else asked
-        holders = [run for run in queue.runs() if run.locks.get(lock)]
+        holders = [run for run in _runs(queue) if run.locks.get(lock)]
         free = units - sum(len(run.locks[lock]) for run in holders)
         if wanted <= free:
             continue
@@ -168,7 +173,7 @@ def _memory(queue: Queue, box: Box, job: Ready) -> list[Reason]:
     if box.available is None:
         text = "the box's memory cannot be read; jobs that declare memory wait"
         return [Reason(Rule.MEMORY, text, {"needed": job.memory})]
-    runs = queue.runs()
+    runs = _runs(queue)
     free = box.available - promised(runs) - box.floor
     if job.memory <= free:
         return []

@@ -102,7 +102,11 @@ def a_queue(*jobs: Ready | Running | Ended) -> Queue:
 
 def copy_of(queue: Queue) -> Queue:
     """The same jobs in a queue that has no history, so that none of its indexes can be stale."""
-    return a_queue(*queue.runs(), *queue.past.values(), *queue.ended.values(), *queue.in_order())
+    copy = a_queue(*queue.runs())
+    copy.ended, copy.past = dict(queue.ended), dict(queue.past)
+    for job in queue.in_order():
+        copy.add(job)
+    return copy
 
 
 # at random ------------------------------------------------------------------------------------------------------------
