@@ -6,7 +6,6 @@ as lone surrogates.  Fails: BadNameError, with the sentence and a name that woul
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -160,6 +159,8 @@ def safe_entry(entry: str) -> str:
         safe = f"{safe[:-1]}%20"
     if len(safe) > MAX_FILE_NAME:
         suffix = SUFFIX if safe.endswith(SUFFIX) else ""
+        import hashlib  # slow to import, and hardly ever needed
+
         mark = f"~{hashlib.sha256(raw).hexdigest()[:12]}{suffix}"
         safe = safe[: MAX_FILE_NAME - len(mark)] + mark
     return safe or "%"
