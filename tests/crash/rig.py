@@ -168,6 +168,13 @@ class Rig(Spool):
             self.keep_alive()
             time.sleep(LOOK_S)
 
+    def until_without_spooler(self, condition: Callable[[], object], what: str) -> None:
+        """Until this holds while nobody is the spooler."""
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < end, self.account(f"not within {PATIENCE_S:g} s: {what}")
+            time.sleep(LOOK_S)
+
     def until_up(self) -> None:
         """The spooler of this life has recovered and turns."""
         self.until(lambda: self.said(f"spoold runs on {self.root}, pid {self.pid}"), "the spooler is up")
@@ -217,12 +224,13 @@ class Rig(Spool):
             assert began in expected.runs, self.account(f"{name} ran {began} times, not {expected.runs}")
             assert began == len(ends), self.account(f"{name} ran {began} times, {len(ends)} ends are on record")
 
-    def supervisors(self) -> list[int]:
-        """The pids of the supervisors that have a run."""
+    def supervisors_with_a_run(self) -> list[int]:
+        """Their pids, by the records that are not retired."""
         found = []
         for number in slots.numbers(self.layout):
-            start = slots.read(self.layout.slot(number)).start
-            if start is not None and is_locked(self.layout.slot(number).supervisor_lock):
+            record = slots.read(self.layout.slot(number))
+            start = record.start
+            if start is not None and record.live and is_locked(self.layout.slot(number).supervisor_lock):
                 found.append(start.supervisor)
         return found
 

@@ -87,7 +87,7 @@ def points_of(stable: Stable, directory: Path, day: Day, modes: Iterable[str], *
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_job_survives_a_kill_at_each_disk_call_of_its_way(stable: Stable, tmp_path: Path, shard: int) -> None:
-    run_points(stable, tmp_path, days.one_job, points_of(stable, tmp_path, days.one_job, [KILL_BEFORE], share=0.5), shard)
+    run_points(stable, tmp_path, days.one_job, points_of(stable, tmp_path, days.one_job, [KILL_BEFORE]), shard)
 
 
 def test_a_job_survives_a_kill_where_a_rename_takes_two_steps(stable: Stable, tmp_path: Path) -> None:
