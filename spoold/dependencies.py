@@ -126,10 +126,10 @@ def stand(queue: Queue, job: Ready) -> Standing:
     """What the `after`s of a job have come to; judged once, and again only when something happened to one of those it waits for."""
     if not job.waits_for_jobs:
         return NOBODY
-    standing = queue.standing(job.key)
+    standing = queue.waiting.standing(job.key)
     if standing is None:
         standing = Standing(satisfied(queue, job), refusal(queue, job))
-        queue.note_standing(job.key, standing)
+        queue.waiting.note(job.key, standing)
     return standing
 
 
@@ -155,7 +155,7 @@ def find_cycle(queue: Queue, job: Ready) -> tuple[str, ...] | None:
 
     What a search has left behind without a cycle is not searched again, so that asking for every job of a queue costs one search of it.
     """
-    if not job.waits_for_jobs or job.key in queue.acyclic or not queue.is_awaited(job):
+    if not job.waits_for_jobs or job.key in queue.waiting.acyclic or not queue.waiting.is_awaited(job.key):
         return None
     path = {job.key: job.name}
     left: set[Key] = set()
@@ -170,11 +170,11 @@ def find_cycle(queue: Queue, job: Ready) -> tuple[str, ...] | None:
             return tuple(path.values())
         elif following.key in path:
             other_cycle = True  # this job only leads to it; its members find it
-        elif following.key not in left and following.key not in queue.acyclic:
+        elif following.key not in left and following.key not in queue.waiting.acyclic:
             path[following.key] = following.name
             stack.append(_ready_successors(queue, following))
     if not other_cycle:
-        queue.acyclic.update(left)
+        queue.waiting.acyclic.update(left)
     return None
 
 

@@ -69,9 +69,6 @@ class Lineup:
             self._parked.remove(key)
             bisect.insort(self._special, key)
 
-    def is_parked(self, key: Key) -> bool:
-        return key in self._parked
-
     def gave_up(self, now: float) -> list[Key]:
         """Jobs whose `give_up` has passed, the first one first."""
         return [key for _, key in self._give_ups[: self._passed(now)]]

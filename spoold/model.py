@@ -213,8 +213,10 @@ class Queue:
         self._ready: dict[Key, Ready] = {}
         self._running: dict[int, Running] = {}
         self._live: dict[str, Ready | Running] = {}
-        self._lineup = Lineup()
-        self._waiting = Waiting()
+        self.lineup = Lineup()
+        """Whom a decision has to look at."""
+        self.waiting = Waiting()
+        """Whom an event concerns."""
         self._conditional: set[Key] = set()
         self.ended: dict[str, Ended] = {}
         """By NAME: the end that happened last."""
@@ -230,30 +232,30 @@ class Queue:
         assert key not in self._ready
         self._ready[key] = job
         self._live[fold(job.name)] = job
-        self._lineup.add(key, job.shape, job.give_up_at)
+        self.lineup.add(key, job.shape, job.give_up_at)
         if job.waits_for_jobs or job.give_up_at is not None:
             self._conditional.add(key)
         if job.waits_for_jobs:
-            self._waiting.add(key, job.awaits)
-        if self._waiting.is_awaited(key):
-            self._waiting.acyclic.clear()
+            self.waiting.add(key, job.awaits)
+        if self.waiting.is_awaited(key):
+            self.waiting.acyclic.clear()
         self._touch(job.name)
 
     def take(self, key: Key) -> Ready:
         """A job leaves ready/."""
         job = self._ready.pop(key)
         del self._live[fold(job.name)]
-        self._lineup.drop(key, job.shape, job.give_up_at)
+        self.lineup.drop(key, job.shape, job.give_up_at)
         self._conditional.discard(key)
         if job.waits_for_jobs:
-            self._waiting.drop(key, job.awaits)
+            self.waiting.drop(key, job.awaits)
         self._touch(job.name)
         return job
 
     def _touch(self, name: str) -> None:
         """This NAME is live, ended or neither in another way than before: whoever may wait for it has to be judged again."""
-        for key in self._waiting.touched(name):
-            self._lineup.unpark(key)
+        for key in self.waiting.touched(name):
+            self.lineup.unpark(key)
 
     def get(self, key: Key) -> Ready | None:
         return self._ready.get(key)
@@ -264,42 +266,16 @@ class Queue:
     def in_order(self) -> Iterator[Ready]:
         """Ready jobs, the earliest placed first.  The queue must not change meanwhile."""
         ready = self._ready
-        for key in self._lineup.order:
+        for key in self.lineup.order:
             yield ready[key]
 
     def conditional(self) -> list[Ready]:
         """Ready jobs that may become impossible: those that wait for others or give up, in order."""
         return [self._ready[key] for key in sorted(self._conditional)]
 
-    @property
-    def special(self) -> Sequence[Key]:
-        """Ready jobs, in order, that have to be judged one by one: they wait for others, a time, a hold or a file.  Parked ones are left out."""
-        return self._lineup.special
-
-    def park(self, key: Key) -> None:
-        """A special job that only an event at one of those it waits for, or a change of its own, can let go on."""
-        self._lineup.park(key)
-
-    @property
-    def shapes(self) -> Mapping[Shape, Sequence[Key]]:
-        """All other ready jobs, in order, by what they ask for."""
-        return self._lineup.shapes
-
-    def standing(self, key: Key) -> Standing | None:
-        """What was last found about the `after`s of a ready job; None after anything happened that may change it."""
-        return self._waiting.standing(key)
-
-    def note_standing(self, key: Key, standing: Standing) -> None:
-        assert key in self._ready
-        self._waiting.note(key, standing)
-
     def gave_up(self, now: float) -> list[Ready]:
         """Ready jobs whose `give_up` has passed."""
-        return [self._ready[key] for key in self._lineup.gave_up(now)]
-
-    def next_give_up(self, now: float) -> float | None:
-        """The first `give_up` of a ready job that has not passed."""
-        return self._lineup.next_give_up(now)
+        return [self._ready[key] for key in self.lineup.gave_up(now)]
 
     def asks_about(self, name: str) -> bool:
         """Some ready job names this NAME, or may mean it by a glob."""
@@ -308,21 +284,12 @@ class Queue:
     @property
     def last_seq(self) -> int | None:
         """The highest number in the queue, of jobs that run too."""
-        last = [self._lineup.order[-1][0]] if self._lineup.order else []
+        last = [self.lineup.order[-1][0]] if self.lineup.order else []
         return max((*last, *(run.seq for run in self._running.values())), default=None)
 
     def waiting_for(self, name: str) -> tuple[Ready, ...]:
         """Ready jobs that name this NAME in an `after`, or may mean it by a glob."""
-        return tuple(self._ready[key] for key in sorted(self._waiting.asking(name)))
-
-    def is_awaited(self, job: Ready) -> bool:
-        """Some ready job waits for this one."""
-        return self._waiting.is_awaited(job.key)
-
-    @property
-    def acyclic(self) -> set[Key]:
-        """Ready jobs from which no cycle can be reached; for `dependencies`, which finds that out."""
-        return self._waiting.acyclic
+        return tuple(self._ready[key] for key in sorted(self.waiting.asking(name)))
 
     @property
     def ready_count(self) -> int:
@@ -377,8 +344,8 @@ class Queue:
 
     def forget(self) -> None:
         """Drop the ends that no ready job asks about: a spooler runs for months."""
-        self.ended = {name: ended for name, ended in self.ended.items() if self._waiting.asks_for(name)}
-        since = min((self._ready[key].accepted_at for key in self._waiting.globbing), default=None)
+        self.ended = {name: ended for name, ended in self.ended.items() if self.waiting.asks_for(name)}
+        since = min((self._ready[key].accepted_at for key in self.waiting.globbing), default=None)
         self.past = {} if since is None else {key: ended for key, ended in self.past.items() if ended.at >= since}
 
     def note_end(self, ended: Ended) -> None:

@@ -50,7 +50,7 @@ def doomed(queue: Queue, now: float) -> Iterator[Refuse]:
             given_up.add(job.key)
             waited = dependencies.when(job.accepted_at)
             yield Refuse(job, f"it was not started within its give_up (accepted {waited}); drop it again, or give it longer")
-    for key in queue.special:
+    for key in queue.lineup.special:
         job = queue[key]
         if job.waits_for_jobs and not job.away and key not in given_up:
             why = dependencies.stand(queue, job).refusal
@@ -66,14 +66,14 @@ def decide(queue: Queue, box: Box, now: float) -> Decision:
     """
     decision = Decision()
     decision.refuse.extend(doomed(queue, now))
-    give_up = queue.next_give_up(now)
+    give_up = queue.lineup.next_give_up(now)
     if give_up is not None:
         decision.at(give_up)
     if box.paused is not None or box.closed is not None:
         return decision
     refused = {refuse.job.key for refuse in decision.refuse}
     lines = [_Line(_ripe(queue, refused, now, decision), None)]
-    for shape, keys in queue.shapes.items():
+    for shape, keys in queue.lineup.shapes.items():
         lines.append(_Line([key for key in keys if key not in refused] if refused else keys, shape))
     heads = [(line.keys[0], number) for number, line in enumerate(lines) if line.keys]
     heapq.heapify(heads)
@@ -101,13 +101,13 @@ def decide(queue: Queue, box: Box, now: float) -> Decision:
 def _ripe(queue: Queue, refused: set[Key], now: float, decision: Decision) -> list[Key]:
     """Jobs with conditions whose conditions are all met; notes when time alone may meet them, and parks those that only an event can let go on."""
     ripe = []
-    for key in tuple(queue.special):
+    for key in tuple(queue.lineup.special):
         job = queue[key]
         if key in refused:
             continue
         if job.sits or job.memory is None or not dependencies.stand(queue, job).satisfied:
             if not job.away:
-                queue.park(key)
+                queue.lineup.park(key)
         elif job.not_before is not None and job.not_before > now:
             decision.at(job.not_before)
         else:

@@ -159,7 +159,7 @@ class Dice:
 
     def ready(self, name: str, *, free: bool) -> Ready:
         """`free`: only locks, memory and the order can keep it waiting."""
-        waits = not free and self.random.random() < 0.5
+        waits = not free and self.random.random() < 0.3
         return a_job(
             self.random.randint(1, 9),
             name,
@@ -171,7 +171,7 @@ class Dice:
             wall=self.wall(),
             grace=self.grace(),
             accepted_at=self.moment(50) - 50,
-            not_before=None if free or not self.seldom() else self.moment(20),
+            not_before=None if free or self.random.random() < 0.6 else self.moment(20) - 15,
             give_up_at=None if free or not self.seldom() else self.moment(20),
             held=not free and self.seldom(),
             away=not free and self.seldom(),

@@ -163,7 +163,7 @@ class QueueMachine(RuleBasedStateMachine):
             (job for job in jobs if job.give_up_at is not None and job.give_up_at <= self.now), key=lambda job: (job.give_up_at, job.key)
         )
         coming = [job.give_up_at for job in jobs if job.give_up_at is not None and job.give_up_at > self.now]
-        assert self.queue.next_give_up(self.now) == min(coming, default=None)
+        assert self.queue.lineup.next_give_up(self.now) == min(coming, default=None)
         for name in NAMES:
             asking = [job for job in jobs if any(p == name or (a_glob(p) and fnmatch.fnmatchcase(name, p)) for p in job.awaits)]
             assert [*self.queue.waiting_for(name)] == asking
