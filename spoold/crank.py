@@ -356,6 +356,9 @@ class Crank:
         for entry in self.runs.look(tick):
             if not self._resume.is_stray(entry):
                 self._refuse_entry(Stage.RUNNING, entry, "only the spooler starts jobs: put it into incoming/ to have it queued")
+        due = self.runs.next_due(tick)
+        if due is not None:
+            self._next_look = min(self._next_look, due)
 
     def _apply_settings(self) -> None:
         settings = self.surroundings.settings
