@@ -7,7 +7,7 @@ A bad transition raises and changes nothing.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 from jobspec.spec import Job
 from spoold.lineup import Lineup, Shape
 from spoold.waiting import Key as Key
-from spoold.waiting import Standing, Waiting
+from spoold.waiting import Waiting
 from spoold.waiting import is_glob as is_glob
 from spoold.waiting import matches as matches
 

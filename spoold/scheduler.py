@@ -106,8 +106,7 @@ def _ripe(queue: Queue, refused: set[Key], now: float, decision: Decision) -> li
         if key in refused:
             continue
         if job.sits or job.memory is None or not dependencies.stand(queue, job).satisfied:
-            if not job.away:
-                queue.lineup.park(key)
+            queue.lineup.park(key)
         elif job.not_before is not None and job.not_before > now:
             decision.at(job.not_before)
         else:
