@@ -13,7 +13,7 @@ import os
 def is_locked(path: str) -> bool:
     """Somebody holds the lock.  A file that is not there is held by nobody."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:

@@ -93,6 +93,8 @@ class Pool:
         found = {}
         for number in slots.numbers(self._layout):
             slot = self._layout.slot(number)
+            if not slots.sound(slot) and not slots.read(slot).live:
+                continue  # garbage, which costs its slot and nothing else
             held = is_locked(slot.supervisor_lock)  # first: what is read after S was found free is the last that was written
             found[number] = (slots.read(slot), held)
         return found

@@ -7,6 +7,7 @@ Fails: OSError as the system gives it.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -20,24 +21,46 @@ NO_RECORD: Final = RunRecord(start=None, figures=None, end=None, retired=None)
 
 
 def numbers(layout: Layout) -> list[int]:
-    """The slots on disk."""
+    """The slots on disk; what has a slot's name and is no directory is none."""
     try:
-        names = os.listdir(layout.slots)
+        with os.scandir(layout.slots) as found:
+            names = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
         return []
     return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
 
 
+def sound(slot: Slot) -> bool:
+    """Its files are files, or not there yet.  One that is something else is of no use, and to open it might block for ever."""
+    for path in (slot.record, slot.supervisor_lock, slot.job_lock, slot.script):
+        try:
+            mode = os.stat(path, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(mode):
+            return False
+    return True
+
+
 def read(slot: Slot) -> RunRecord:
     """What a slot's record says, by name."""
-    try:
-        fd = os.open(slot.record, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    fd = _open(slot.record)
+    if fd is None:
         return NO_RECORD
     try:
         return read_record(fd)
     finally:
         os.close(fd)
+
+
+def _open(path: str) -> int | None:
+    """A record to read; None if there is none, or something else in its place."""
+    try:
+        if not stat.S_ISREG(os.stat(path, follow_symlinks=False).st_mode):
+            return None
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
 
 
 def read_record(fd: int) -> RunRecord:
@@ -69,9 +92,8 @@ def retire(fd: int, run: int) -> None:
 
 def last_run(slot: Slot) -> int:
     """The highest number of a run that any area of the record names, also one that is as good as absent."""
-    try:
-        fd = os.open(slot.record, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    fd = _open(slot.record)
+    if fd is None:
         return 0
     try:
         start = records.decode_start(os.pread(fd, records.START_SIZE, records.START_AT))
@@ -102,7 +124,12 @@ def take(layout: Layout, except_for: Iterable[int]) -> Taken:
         if number in used:
             continue
         slot = layout.slot(number)
-        os.makedirs(slot.dir, mode=0o700, exist_ok=True)
+        try:
+            os.makedirs(slot.dir, mode=0o700, exist_ok=True)
+        except FileExistsError:
+            continue  # something else has its name
+        if not sound(slot):
+            continue
         lock = lockfile.take(slot.supervisor_lock)
         if lock is None:
             continue
