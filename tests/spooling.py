@@ -28,7 +28,7 @@ from spoold.model import Stage
 from spoold.store import Store
 
 PATIENCE_S: Final = 30.0
-LOOK_S: Final = 0.01
+LOOK_S: Final = 0.02
 SETTINGS: Final = 'durability = "fast"\n[disk]\nfloor = 0\n[env]\nPATH = "/usr/local/bin:/usr/bin:/bin"\n'
 COMMAND: Final = (sys.executable, "-m", "spoold.cli")
 REPOSITORY: Final = str(pathlib.Path(__file__).resolve().parent.parent)
