@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spoold.model import Stage
+from spoold.stages import Stage
 
 NUMBERED_LINKS: Final = {
     "1-incoming": "incoming",

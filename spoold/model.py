@@ -1,6 +1,6 @@
-"""model - the nouns: stages and their moves, jobs in each stage, the queue, the box, verdicts, reasons, outcomes.
+"""model - the nouns: jobs in each stage, the queue, the box, verdicts, reasons, outcomes.
 
-Owns `MOVES`, the one table of who may go where.  Pure: knows no disk, clock or process; times are arguments, in seconds since the epoch.
+Owns `Queue`, on which every decision depends.  Pure: knows no disk, clock or process; times are arguments, in seconds since the epoch.
 A bad transition raises and changes nothing.
 """
 
@@ -9,37 +9,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from jobspec.spec import Job
 from spoold.lineup import Lineup, Shape
+from spoold.stages import MOVES as MOVES
+from spoold.stages import Stage as Stage
 from spoold.waiting import Key as Key
 from spoold.waiting import Waiting
 from spoold.waiting import is_glob as is_glob
 from spoold.waiting import matches as matches
-
-
-class Stage(enum.Enum):
-    """A directory of the spool; its value is the directory's name."""
-
-    INCOMING = "incoming"
-    READY = "ready"
-    RUNNING = "running"
-    DONE = "done"
-    REFUSED = "refused"
-
-
-MOVES: Final[Mapping[Stage, frozenset[Stage]]] = MappingProxyType(
-    {
-        Stage.INCOMING: frozenset({Stage.READY, Stage.REFUSED}),
-        Stage.READY: frozenset({Stage.RUNNING, Stage.REFUSED}),
-        Stage.RUNNING: frozenset({Stage.DONE, Stage.REFUSED, Stage.READY}),
-        Stage.DONE: frozenset(),
-        Stage.REFUSED: frozenset(),
-    }
-)
-"""The spooler's own moves.  Users may move what they like; what that means is in the design's table."""
 
 
 class Outcome(enum.Enum):

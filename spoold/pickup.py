@@ -24,10 +24,11 @@ from jobspec.parse import parse
 from jobspec.spec import MAX_FILE_BYTES, Job
 from spoold.admission import History, admit, clash_text, never
 from spoold.archive import accepted_entry
+from spoold.files import Ident, Opened
 from spoold.layout import HOLD
 from spoold.model import Box, Queue, Ready, Running, Stage
 from spoold.settings import Settings
-from spoold.store import Ident, Opened, Store, held_name, plain_name
+from spoold.store import Store, held_name, plain_name
 from spoold.trust import distrust
 
 SETTLE_S: Final = 0.5

@@ -19,12 +19,13 @@ from jobspec.spec import NO_LIMIT, Job, RetryOn
 from jobspec.units import format_duration, format_size
 from spoold.admission import History, read_history
 from spoold.archive import account, requeued_entry, snapshot
+from spoold.files import OWN_LIMIT
 from spoold.journal import Journal
 from spoold.layout import Layout
 from spoold.model import Ended, Fate, Outcome, Queue, Running, Stage
 from spoold.pool import Pool
 from spoold.records import EndRecord, RunRecord, StartRecord
-from spoold.store import OWN_LIMIT, Store, held_name
+from spoold.store import Store, held_name
 
 TAKEN_AFTER_S: Final = 0.5
 """How long a file must be missing from running/ before its job is stopped: an editor moves the old file away for a moment."""

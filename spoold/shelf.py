@@ -20,9 +20,10 @@ from jobspec.parse import parse
 from jobspec.spec import Job, ModelSize
 from spoold.admission import History, admit, clash_text, read_history
 from spoold.archive import accepted_entry
+from spoold.files import OWN_LIMIT, Ident, Opened
 from spoold.model import Key, Queue, Ready, Stage
 from spoold.settings import Settings
-from spoold.store import OWN_LIMIT, ChangedError, Ident, Opened, Store, held_name, plain_name
+from spoold.store import ChangedError, Store, held_name, plain_name
 from spoold.trust import distrust
 
 AWAY_S: Final = 2.0

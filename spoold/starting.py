@@ -12,6 +12,7 @@ from typing import Final
 from spoold import dependencies, scheduler
 from spoold.errors import SpoolError
 from spoold.explanation import blockers
+from spoold.files import Ident
 from spoold.identity import login_environment
 from spoold.journal import Journal
 from spoold.model import Queue, Ready, Running, Stage, Start
@@ -21,7 +22,6 @@ from spoold.refusing import Refusing
 from spoold.resume import Resume
 from spoold.runs import Active, Runs
 from spoold.shelf import Shelf
-from spoold.store import Ident
 from spoold.surroundings import Surroundings
 
 MOST_ROUNDS: Final = 100

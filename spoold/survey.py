@@ -20,13 +20,14 @@ from spoold import claim, explanation, host, records, scheduler
 from spoold.admission import admit, make_box, read_history
 from spoold.archive import Archive
 from spoold.errors import NoSuchError
+from spoold.files import OWN_LIMIT
 from spoold.layout import Layout
 from spoold.meter import disk_free
 from spoold.model import Box, Queue, Ready, Reason, Running, Stage, is_glob
 from spoold.modelsize import model_bytes
 from spoold.records import Figures, RunRecord, StartRecord
 from spoold.settings import Settings, SettingsError, parse_settings
-from spoold.store import OWN_LIMIT, Store, held_name
+from spoold.store import Store, held_name
 
 PAUSED_LIMIT = 4096
 

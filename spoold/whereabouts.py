@@ -16,9 +16,10 @@ from jobspec import trace
 from jobspec.names import BadNameError, parse_file_name
 from spoold import host
 from spoold.archive import Archive, snapshot
+from spoold.files import Ident
 from spoold.model import Stage
 from spoold.records import StartRecord
-from spoold.store import Ident, Store, held_name
+from spoold.store import Store, held_name
 
 Steps = Sequence[Mapping[str, Any]]
 LIVE: Final = (Stage.READY, Stage.INCOMING, Stage.RUNNING)

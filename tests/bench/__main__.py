@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -140,7 +141,7 @@ def start_after_tsp(directory: pathlib.Path, stamp: pathlib.Path, *, count: int,
 
 def gaps(stamps: list[tuple[str, int]]) -> list[float]:
     at = sorted(moment for _, moment in stamps)
-    return [(b - a) / 1e6 for a, b in zip(at, at[1:], strict=False)]
+    return [(b - a) / 1e6 for a, b in itertools.pairwise(at)]
 
 
 def drain_spoold(directory: pathlib.Path, stamp: pathlib.Path, durability: str, queued: int, slots: int) -> tuple[list[float], float]:

@@ -15,12 +15,13 @@ from jobspec.names import parse_file_name
 from jobspec.parse import parse
 from spoold.admission import History, admit
 from spoold.archive import accepted_entry
+from spoold.files import Ident, Opened
 from spoold.layout import Layout
 from spoold.model import Queue, Ready, Stage
 from spoold.modelsize import model_bytes
 from spoold.settings import parse_settings
 from spoold.shelf import AWAY_S, Changes, Shelf
-from spoold.store import Ident, Opened, Store
+from spoold.store import Store
 
 GB = 1_000_000_000
 SETTINGS = parse_settings(b"")
