@@ -120,6 +120,8 @@ class Launcher:
         try:
             self._bell.take_down()
             self._spooler.close()
+            for fd in self._descriptors:
+                os.close(fd)  # of those that are forked after this one: another slot's S must not outlive its supervisor here
             supervise(self._layout, number, end, self._boot, self._box, self._durable)
             code = 0
         finally:

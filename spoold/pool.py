@@ -342,3 +342,7 @@ class Pool:
             os.close(taken.lock)  # S is on its way to the supervisor, and held without a gap
         self._members[taken.number] = member
         self._parked.insert(0, member)  # behind those that are up
+        if taken.number in self._unsettled:
+            # whoever had it has just ended: from now on it is ours that holds S
+            self._unsettled.discard(taken.number)
+            self._last_run = max(self._last_run, slots.last_run(taken.slot))
