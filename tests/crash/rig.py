@@ -27,6 +27,7 @@ from spoold import slots
 from spoold.errors import Exit
 from spoold.lockfile import is_locked
 from spoold.model import Stage
+from spoold.store import Store
 
 PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.003
@@ -66,6 +67,7 @@ class Rig(Spool):
         directory.mkdir(parents=True, exist_ok=True)
         super().__init__(directory / "spool", settings)
         self.directory = directory
+        self.store = Store(self.layout)
         self.stable = stable
         self.pid = 0
         self.lives = 0
@@ -139,7 +141,7 @@ class Rig(Spool):
 
     def said(self, text: str) -> list[str]:
         """The lines with this text in the logs of all lives."""
-        return [line for line in self._log.read_text(errors="replace").splitlines() if text in line]
+        return [line for line in self._log.read_text(errors="replace").splitlines() if text in line] if self._log.exists() else []
 
     # jobs -------------------------------------------------------------------------------------------------------------
 
@@ -147,8 +149,12 @@ class Rig(Spool):
         """Drop a job that bears witness, as `cp` does it; what has to come out of it is written down."""
         name = name_of(entry)
         text = self.job(name, **fields)
-        self.expected[name] = Expected(tuple(runs), tuple(ends), text)
+        self.expected_of(name, text, runs, ends)
         self.drop(entry, text)
+
+    def expected_of(self, name: str, text: bytes, runs: Iterable[int] = (1,), ends: Iterable[str] = ("ok",)) -> None:
+        """What has to come out of a job that is dropped by other means."""
+        self.expected[name] = Expected(tuple(runs), tuple(ends), text)
 
     def places(self, name: str) -> list[str]:
         """Every file of this NAME."""
@@ -233,6 +239,13 @@ class Rig(Spool):
             if start is not None and record.live and is_locked(self.layout.slot(number).supervisor_lock):
                 found.append(start.supervisor)
         return found
+
+    def launchers(self) -> list[int]:
+        """The launcher of the spooler that runs: without one it ends by itself."""
+        if not self.alive:
+            return []
+        children = psutil.Process(self.pid).children()
+        return [child.pid for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE and str(self.root) in child.cmdline()]
 
     def processes(self) -> list[int]:
         """Everything that belongs to this spool: launchers, supervisors, jobs."""
