@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from jobspec import trace
@@ -90,6 +90,11 @@ def newest(store: Store, stage: Stage) -> list[str]:
             if ident is not None:
                 came.append((ident.ctime_ns, entry))
     return [entry for _, entry in sorted(came)]
+
+
+def last_claim(entries: Sequence[Mapping[str, Any]]) -> str:
+    """The claim of the last acceptance, which names the present life of a job; empty if there is none."""
+    return next((str(entry.get("claim", "")) for entry in reversed(entries) if entry.get("step") == "accepted"), "")
 
 
 def last_run(entries: tuple[dict[str, Any], ...]) -> int | None:

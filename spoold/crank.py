@@ -66,7 +66,7 @@ class Crank:
         self.shelf = Shelf(opened.store, self.queue, model_bytes=self._model_bytes)
         self._refusing = Refusing(opened.store, self.queue, self.shelf, journal)
         self.runs = Runs(opened.layout, opened.store, opened.pool, self.queue, journal, on_refused=self._refusing.owe)
-        self._pickup = Pickup(opened.store, model_bytes=self._model_bytes, being_run=lambda ident: self.runs.owns(ident.dev, ident.ino))
+        self._pickup = Pickup(opened.store, model_bytes=self._model_bytes, being_run=self.runs.is_of_run)
         self.door = Door(opened.store, self._pickup, journal, on_shelf=self.shelf.knows, crowded=crowded)
         self.ledger = Ledger(opened.store)
         self._resume = Resume(

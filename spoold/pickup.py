@@ -110,7 +110,7 @@ class Pickup:
     Two clocks: `now` is the date, in seconds since the epoch; `tick` counts time awake, so that a clock that is set back delays nothing.
     """
 
-    def __init__(self, store: Store, *, model_bytes: Callable[[Job], int | None], being_run: Callable[[Ident], bool]) -> None:
+    def __init__(self, store: Store, *, model_bytes: Callable[[Job], int | None], being_run: Callable[[Opened], bool]) -> None:
         self._store = store
         self._model_bytes = model_bytes
         self._being_run = being_run
@@ -140,7 +140,7 @@ class Pickup:
                 name = parse_file_name(plain_name(entry)).name
             except BadNameError as error:
                 return self._refuse(origin, path, entry, str(error))
-            if self._being_run(looked.opened.ident):
+            if self._being_run(looked.opened):
                 return Later(tick + WRITER_LOOK_S, "its run has not ended")
             if self._is_leaving(queue.clash(name)):
                 return Later(tick + WRITER_LOOK_S, f"a job named {name} is just being taken out of ready/")

@@ -18,14 +18,14 @@ from jobspec.parse import parse
 from jobspec.spec import NO_LIMIT, Job, RetryOn
 from jobspec.units import format_duration, format_size
 from spoold.admission import History, read_history
-from spoold.archive import account, requeued_entry, snapshot
-from spoold.files import OWN_LIMIT
+from spoold.archive import account, last_claim, requeued_entry, snapshot
+from spoold.files import OWN_LIMIT, Opened
 from spoold.journal import Journal
 from spoold.layout import Layout
 from spoold.model import Ended, Fate, Outcome, Queue, Running, Stage
 from spoold.pool import Pool
 from spoold.records import EndRecord, RunRecord, StartRecord
-from spoold.store import Store, held_name
+from spoold.store import Store, plain_name
 
 TAKEN_AFTER_S: Final = 0.5
 """How long a file must be missing from running/ before its job is stopped: an editor moves the old file away for a moment."""
@@ -135,6 +135,19 @@ class Runs:
         """This file is that of a run which has not been put away."""
         return any(active.pin >= 0 and active.inode == (dev, inode) for active in self._active.values())
 
+    def is_of_run(self, opened: Opened) -> bool:
+        """This file is that of a run which has not been put away, or what an editor made of that before a user took it out of running/."""
+        if self.owns(opened.ident.dev, opened.ident.ino):
+            return True
+        claim = last_claim(trace.read(opened.data or b""))
+        return bool(claim) and any(
+            claim == self._claim(active) for active in self._active.values() if not os.path.lexists(self._layout.entry(Stage.RUNNING, active.entry))
+        )
+
+    def _claim(self, active: Active) -> str:
+        record = self._pool.record(active.slot)
+        return "" if record is None or record.start is None or record.start.run != active.run else last_claim(trace.read(snapshot(record.start)))
+
     @property
     def unfinished(self) -> bool:
         """Some run has ended and is not put away yet."""
@@ -163,6 +176,8 @@ class Runs:
                 continue
             if active.entry in there:
                 active.missing_since = None
+                if active.inode is not None and there[active.entry] != active.inode[1] and not active.astray:
+                    self.found(active, self._layout.entry(Stage.RUNNING, active.entry))  # edited: this is the file that is to be followed now
                 continue
             if active.missing_since is None:
                 active.missing_since = tick
@@ -275,14 +290,27 @@ class Runs:
             self._store.sync_dirs(self._layout.stage(stage))
 
     def _whereabouts(self, active: Active) -> tuple[Stage | None, str]:
-        if active.pin < 0:
-            # its number may be another file's by now
-            return None, ""
+        """Where a user put the file of a run: the very one, or else one of its name with the same life in it, which is what an editor made of it."""
+        claim = self._claim(active)
+        edited: tuple[Stage | None, str] = (None, "")
         for stage in (Stage.DONE, Stage.READY, Stage.INCOMING, Stage.REFUSED, Stage.RUNNING):
             for entry, inode in self._store.inodes(stage):
-                if active.inode is not None and inode == active.inode[1] and (entry.endswith(".toml") or (stage is Stage.READY and held_name(entry))):
+                if not is_candidate(plain_name(entry) if stage is Stage.READY else entry):
+                    continue
+                # without a pin its number may be another file's by now
+                if active.pin >= 0 and active.inode is not None and inode == active.inode[1]:
                     return stage, entry
-        return None, ""
+                if edited[0] is None and claim and active.name in entry and self._is_edited(stage, entry, claim):
+                    edited = stage, entry
+        return edited
+
+    def _is_edited(self, stage: Stage, entry: str, claim: str) -> bool:
+        try:
+            data = self._store.open_own(self._layout.entry(stage, entry)).data
+        except OSError:
+            return False
+        steps = trace.read(data or b"")
+        return last_claim(steps) == claim and steps[-1].get("step") != "ended"
 
     def _refuse_unstartable(self, active: Active, start: StartRecord, why: str) -> None:
         text = f"its command could not be started: {why}"

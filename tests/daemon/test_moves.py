@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import time
+from typing import Any
 
 import pytest
 from spooling import SETTINGS, Spool, until
@@ -503,7 +504,7 @@ def test_after_after_ok_and_after_failed_by_name_and_by_glob(spool: Spool, resta
     spool.drop("0010-good.toml", spool.job("good", gate=True))
     spool.drop("0020-bad.toml", spool.job("bad", do="exit 1"))
     spool.until_begun("good")
-    waiters = {
+    waiters: dict[str, dict[str, Any]] = {
         "0030-w1.toml": {"after": ["good", "bad"]},
         "0031-w2.toml": {"after_ok": "good"},
         "0032-w3.toml": {"after_failed": "bad"},

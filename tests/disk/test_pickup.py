@@ -40,7 +40,7 @@ class Desk:
         self.said: list[str] = []
         self.tick = 1000.0
         self.crowded = False
-        pickup = Pickup(self.store, model_bytes=lambda job: model_bytes(job, "/"), being_run=lambda ident: False)
+        pickup = Pickup(self.store, model_bytes=lambda job: model_bytes(job, "/"), being_run=lambda opened: False)
         self.door = Door(self.store, pickup, self, on_shelf=lambda entry: False, crowded=lambda: self.crowded)
 
     def say(self, text: str) -> None:
@@ -352,7 +352,7 @@ def test_a_file_that_is_open_for_writing_is_not_taken_even_if_it_reads_as_a_job(
 def test_what_is_written_after_the_claim_is_not_lost(desk: Desk) -> None:
     """The inode is still the submitter's: whoever opens it between two steps of acceptance is waited for."""
     desk.drop("a.toml")
-    pickup = Pickup(desk.store, model_bytes=lambda job: None, being_run=lambda ident: False)
+    pickup = Pickup(desk.store, model_bytes=lambda job: None, being_run=lambda opened: False)
     box = Box(locks={}, total=GB, available=GB, floor=0)
     claimed = pickup.take(Stage.INCOMING, "a.toml", desk.queue, 0.0)
     assert isinstance(claimed, Claimed)
