@@ -308,6 +308,16 @@ def test_a_short_job_passes_into_the_hole_and_a_long_one_that_would_delay_the_he
     assert [job.name for job in decision.blocked] == ["head", "long"]
 
 
+def test_a_latest_start_is_no_promise_if_a_run_ends_early_and_an_earlier_job_moves_forward() -> None:
+    """The exception that INTERNALS.md tells: places are found anew for each decision, and earlier jobs come first."""
+    gpu, box = a_run(1, locks={"gpu": ("0", "1")}, started_at=NOW, wall=10), a_run(2, locks={"box": ("0",)}, started_at=NOW, wall=5)
+    first, second = a_job(10, "first", locks={"gpu": 2, "box": 1}, wall=10), a_job(20, "second", wall=5)
+    queue = a_queue(gpu, box, first, second)
+    assert latest_starts(queue, a_box(), NOW) == {"first": NOW + 10, "second": NOW + 5}
+    queue.end(1)
+    assert latest_starts(queue, a_box(), NOW + 4) == {"first": NOW + 5, "second": NOW + 15}
+
+
 def test_the_grace_belongs_to_the_place_of_a_job() -> None:
     run = a_run(1, locks={"gpu": ("0", "1")}, started_at=NOW, wall=8)
     head = a_job(20, "head", locks={"gpu": 1, "box": 1})
