@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from spoold.model import Ended, Fate, Outcome, Stage, is_glob, matches
 from spoold.records import EndRecord, StartRecord
 from spoold.store import Store
 
+YOUNG_NS: Final = 100_000_000
 _NUMBERED: Final = re.compile(r"(.+)\.([1-9][0-9]*)\Z")
 
 
@@ -130,7 +132,8 @@ class Archive:
                         highest = seq
             self._names[stage] = names
             self._highest[stage] = highest
-            self._mtimes[stage] = mtime
+            # a change within the clock's grain would leave the same time
+            self._mtimes[stage] = mtime if time.time_ns() - mtime > YOUNG_NS else -1
 
     @property
     def highest_seq(self) -> int | None:
@@ -189,7 +192,9 @@ class Archive:
         if stage is Stage.REFUSED:
             why = self._store.ident(self._store.layout.entry(stage, entry.removesuffix(".toml") + WHY))
             at = at if why is None else why.mtime_ns / 1e9
-            # a number may belong to the name or to the place; a refusal of either is one of both
+            # a number is that of the place only if the name without it is taken
+            if len(candidates) > 1 and not os.path.lexists(self._store.layout.entry(stage, _without_number(entry))):
+                del candidates[1:]
             return [Ended(seq=seq or 0, name=name, at=at, how=Fate.REFUSED, file=file) for seq, name in candidates]
         return [Ended(seq=seq or 0, name=name, at=at, how=Fate.WITHDRAWN, file=file)]
 
@@ -207,6 +212,10 @@ def names_of(entry: str) -> list[tuple[int | None, str]]:
     if numbered is not None and int(numbered[2]) >= 2:
         found.append((file.seq, numbered[1]))
     return found
+
+
+def _without_number(entry: str) -> str:
+    return re.sub(r"\.[1-9][0-9]*\.toml\Z", ".toml", entry)
 
 
 def _outcome(value: object) -> Outcome | None:
