@@ -1,6 +1,7 @@
 """completing - names of jobs and verbs for the shell: `completion`, and the type JOB of an argument.
 
-Owns what is offered after a Tab: live jobs first, then those that have ended.  Never fails: where nothing can be found nothing is offered.
+Owns what is offered after a Tab: the jobs with which the verb can do something, live ones first, then those that have ended.
+Never fails: where nothing can be found nothing is offered.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from spoold.cli.terminal import say
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from spoold.model import Stage
+
 SHELLS: Final = ("bash", "zsh", "fish")
 _MOST: Final = 200
 _WHERE: Final = {
@@ -25,9 +28,12 @@ _WHERE: Final = {
 
 
 class Job(click.ParamType[str]):
-    """A JOB on the command line."""
+    """A JOB on the command line; `stages` are those in which the verb can do something with it, none for all."""
 
     name = "job"
+
+    def __init__(self, *stages: Stage) -> None:
+        self.stages = stages
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return value
@@ -36,14 +42,15 @@ class Job(click.ParamType[str]):
         from click.shell_completion import CompletionItem
 
         from spoold.archive import names_of
-        from spoold.cli.jobs import ENDED, Jobs
+        from spoold.cli.jobs import ENDED, EVERYWHERE, Jobs
         from spoold.errors import SpooldError
         from spoold.store import Store
 
         try:
             jobs = Jobs(Store(ctx.ensure_object(Session).layout))
-            found = {place.name: place.stage.value for place in jobs.live() if place.name.startswith(incomplete)}
-            for stage in ENDED:
+            wanted = self.stages or EVERYWHERE
+            found = {place.name: place.stage.value for place in jobs.live() if place.stage in wanted and place.name.startswith(incomplete)}
+            for stage in (stage for stage in ENDED if stage in wanted):
                 for entry in jobs.store.stage_entries(stage):
                     if len(found) >= _MOST:
                         break

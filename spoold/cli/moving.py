@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from jobspec.names import MAX_DIGITS, STEP, parse_file_name, show
-from spoold.cli.completing import JOB
+from spoold.cli.completing import Job
 from spoold.cli.jobs import Jobs, Place
 from spoold.cli.program import Session, pass_session, verb
 from spoold.cli.terminal import say
@@ -23,6 +23,7 @@ from spoold.model import Stage
 from spoold.store import Store
 
 _LAST: Final = 10**MAX_DIGITS - 1
+_WAITING: Final = Job(Stage.READY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,9 @@ spoold move g52 --before g50
 spoold move 0200 --to 45
 """,
 )
-@click.argument("job", metavar="JOB", type=JOB)
-@click.option("--before", metavar="JOB", type=JOB, help="Right before that job.")
-@click.option("--after", metavar="JOB", type=JOB, help="Right after that job; says nothing about waiting for it.")
+@click.argument("job", metavar="JOB", type=_WAITING)
+@click.option("--before", metavar="JOB", type=_WAITING, help="Right before that job.")
+@click.option("--after", metavar="JOB", type=_WAITING, help="Right after that job; says nothing about waiting for it.")
 @click.option("--first", is_flag=True, help="Before all others.")
 @click.option("--last", is_flag=True, help="After all others.")
 @click.option("--to", "seq", type=click.IntRange(0, _LAST), metavar="SEQ", help="To this number.")
@@ -51,7 +52,7 @@ spoold move 0200 --to 45
 def move(session: Session, job: str, before: str | None, after: str | None, first: bool, last: bool, seq: int | None) -> int:
     """Give a job that waits another place.
 
-    Its file gets another number; where none is free, as few others as can be do too.      Every rename that is made is printed.
+    Its file gets another number; where none is free, as few others as can be do too.  Every rename that is made is printed.
     """
     if sum((before is not None, after is not None, first, last, seq is not None)) != 1:
         raise UsageError("move needs one of --before JOB, --after JOB, --first, --last, --to SEQ")
@@ -161,7 +162,7 @@ def _rename(store: Store, place: Place, to: str) -> None:
 
 
 @verb("hold", examples="spoold hold g52 'bench-*'")
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", type=JOB)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", type=_WAITING)
 @pass_session
 def hold(session: Session, jobs: tuple[str, ...]) -> int:
     """Keep jobs that wait from starting.
@@ -178,7 +179,7 @@ def hold(session: Session, jobs: tuple[str, ...]) -> int:
 
 
 @verb("release", examples="spoold release g52 'bench-*'")
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", type=JOB)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", type=_WAITING)
 @pass_session
 def release(session: Session, jobs: tuple[str, ...]) -> int:
     """Let jobs on hold go on."""

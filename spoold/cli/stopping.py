@@ -15,7 +15,7 @@ from jobspec import trace
 from jobspec.names import BadNameError, parse_file_name, show
 from spoold import claim
 from spoold.archive import names_of
-from spoold.cli.completing import JOB
+from spoold.cli.completing import Job
 from spoold.cli.ends import LOOK_S, Awaited, end_text
 from spoold.cli.jobs import ENDED, Jobs, Place
 from spoold.cli.program import Session, pass_session, verb
@@ -33,7 +33,7 @@ spoold stop --requeue g52       and queue it again
 spoold stop --wait 'bench-*'
 """,
 )
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", type=JOB)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", type=Job(Stage.RUNNING))
 @click.option("--requeue", is_flag=True, help="Queue it again; it keeps its number.")
 @click.option("--wait", is_flag=True, help="Return when its processes are gone.")
 @pass_session
@@ -102,7 +102,7 @@ spoold again g52            the run of g52 that ended last
 spoold again 0050-g52.2     that file
 """,
 )
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", type=JOB)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", type=Job(*ENDED))
 @pass_session
 def again(session: Session, jobs: tuple[str, ...]) -> int:
     """Run jobs once more that have ended or were refused.
