@@ -55,13 +55,13 @@ def exit_code(view: JobView) -> int:
             return 0 if view.signal is None else 128 + view.signal
 
 
-def end_text(view: JobView) -> str:
-    """The end in a sentence that begins with the NAME."""
+def end_text(view: JobView, at: str = "") -> str:
+    """The end in a sentence that begins with the NAME.  `at` is when; it stands before a reason, which may be long and end in a number."""
     if view.stage is Stage.REFUSED:
-        return f"{show(view.name)} was refused" + (f": {show(view.reasons[0].text, 2000)}" if view.reasons else "")
-    if view.gone:
-        return f"{show(view.name)} was withdrawn before it ended"
-    return f"{show(view.name)} ended {ended_words(view)}"
+        when = f" {at}" if at else ""
+        return f"{show(view.name)} was refused{when}" + (f": {show(view.reasons[0].text, 2000)}" if view.reasons else "")
+    text = f"{show(view.name)} was withdrawn before it ended" if view.gone else f"{show(view.name)} ended {ended_words(view)}"
+    return f"{text}, {at}" if at else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,11 +71,10 @@ def explain(found: Survey, view: JobView, width: int) -> list[Line]:
         case Stage.INCOMING:
             return [[name, Cell(" was dropped and is not accepted yet")], *_reasons(_dropped(found, view), width)]
         case Stage.DONE | Stage.REFUSED:
-            text = end_text(view).removeprefix(show(view.name))
-            at = "" if view.ended_at is None else f", {when(view.ended_at)}"
+            text = end_text(view, "" if view.ended_at is None else when(view.ended_at)).removeprefix(show(view.name))
             return [
                 [name, Cell(line)] if index == 0 else [Cell(f"  {line}")]
-                for index, line in enumerate(_wrapped(f"{text}{at}", width, len(view.name)))
+                for index, line in enumerate(_wrapped(text, width, len(view.name)))
             ]
 
 
