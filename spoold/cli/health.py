@@ -56,7 +56,8 @@ def examine(layout: Layout) -> Iterator[Finding]:
     settings, problem = read_settings(layout)
     yield from _settings(layout, problem)
     yield from _spooler(layout)
-    for check in (_disk, _memory, _environment, _clock):
+    # what a spool.toml says that cannot be read is not known, and the defaults are not what is in force
+    for check in (_disk, _memory, _environment, _clock) if problem is None else (_memory, _clock):
         yield from _try(check, layout, settings)
     if whole:
         for look in (_incoming, _claims, _twice, _runs, _broken):

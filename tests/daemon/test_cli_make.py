@@ -109,6 +109,13 @@ class TestDoctor:
         assert "0040-orphan" in found["runs"]
         assert "ready/0010-twice.toml" in found["twice"]
 
+    def test_settings_that_cannot_be_read_are_not_taken_for_the_defaults(self, box: Box) -> None:
+        Path(box.layout.settings).write_text('flor = 1\n[env]\nPATH = "/usr/bin"\n')
+        shown = box.call("doctor").stdout
+        assert "flor: unknown key" in shown
+        assert "PATH" not in shown
+        assert "the floor is" not in shown
+
     def test_old_litter_in_incoming_is_named(self, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
         from spoold.cli import health
 
@@ -170,6 +177,17 @@ class TestCompletion:
         assert self.complete(box, "--spool", box.layout.root, "wait", "o") == ["other"]
         assert self.complete(box, "ls", "re") == ["ready", "refused"]
         assert "--follow" in self.complete(box, "log", "--f")
+
+    def test_only_jobs_with_which_the_verb_can_do_something_are_offered(self, box: Box) -> None:
+        box.running("0010-a-runs.toml")
+        box.ready("0020-a-waits.toml")
+        box.done("0030-a-ended.toml")
+        box.refused("0040-a-refused.toml", "no job")
+        assert self.complete(box, "why", "a") == ["a-runs", "a-waits", "a-ended", "a-refused"]
+        for words in (("hold",), ("release",), ("move",), ("move", "a-waits", "--before")):
+            assert self.complete(box, *words, "a") == ["a-waits"], words
+        assert self.complete(box, "stop", "a") == ["a-runs"]
+        assert self.complete(box, "again", "a") == ["a-ended", "a-refused"]
 
     def test_bash_completes_with_it(self, box: Box) -> None:
         if shutil.which("bash") is None:
