@@ -15,6 +15,7 @@ from typing import Final
 
 from jobspec.names import BadNameError, is_candidate, parse_file_name, show, stem
 from spoold import claim
+from spoold.cli.terminal import tilde
 from spoold.errors import NoSuchError, UsageError
 from spoold.layout import NUMBERED_LINKS
 from spoold.model import Stage, is_glob, matches
@@ -175,12 +176,14 @@ class Jobs:
         names = [place.name for place in self.live()]
         for stage in ENDED:
             names += [name for entry in itertools.islice(self._entries(stage), _MOST_NAMES) for _, name in names_of(entry)[-1:]]
+        # a ./spool is found before ~/spool: which one was looked at is half of the answer
+        where = tilde(self.store.layout.root)
         if is_glob(word):
-            return f"no job matches {show(word)}"
+            return f"no job in {where} matches {show(word)}"
         near = difflib.get_close_matches(word, dict.fromkeys(names), n=3, cutoff=0.6)
         if near:
-            return f"there is no job {show(word)}; did you mean {_some(map(show, near), 'or')}?"
-        return f"there is no job {show(word)}; `spoold ls` names those that there are"
+            return f"there is no job {show(word)} in {where}; did you mean {_some(map(show, near), 'or')}?"
+        return f"there is no job {show(word)} in {where}; `spoold ls` and `spoold ls done refused` name those that there are"
 
 
 def last_submitted(store: Store) -> str:

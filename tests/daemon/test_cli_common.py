@@ -38,7 +38,8 @@ class TestExitCodes:
         box.ready("0010-bench.toml")
         done = box.call("show", "bnech")
         assert done.returncode == 66
-        assert done.stderr == "spoold: there is no job bnech; did you mean bench?\n"
+        assert done.stderr == "spoold: there is no job bnech in ~/spool; did you mean bench?\n"
+        assert box.call("show", "zzz").stderr.startswith("spoold: there is no job zzz in ~/spool; `spoold ls`")
 
     def test_a_job_elsewhere_is_66_and_says_where(self, box: Box) -> None:
         box.done("0010-g52.toml")
