@@ -73,7 +73,8 @@ def effective(job: Job, settings: Settings, *, total: int, model_bytes: int | No
         say("give_up", duration(job.give_up_s))
     if job.retry is not None:
         on = ", ".join(sorted(outcome.value for outcome in job.retry.on))
-        say("retry", f"{job.retry.times} times after {on}, {duration(job.retry.delay_s)} later")
+        times = "once" if job.retry.times == 1 else f"{job.retry.times} times"
+        say("retry", f"{times} after {on}, {f'{duration(job.retry.delay_s)} later' if job.retry.delay_s else 'at once'}")
     if job.keep_awake:
         say("keep_awake", "true")
     if job.note is not None:
@@ -110,7 +111,7 @@ def duration(seconds: float) -> str:
 
 def _script(script: str) -> str:
     first, *others = script.strip("\n").split("\n")
-    return f"{first} (and {len(others)} more lines)" if others else first
+    return f"{first} (and {len(others)} more line{'' if len(others) == 1 else 's'})" if others else first
 
 
 def _memory(job: Job, settings: Settings, total: int, model_bytes: int | None) -> str:

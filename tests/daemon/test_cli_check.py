@@ -51,11 +51,18 @@ class TestSettings:
     def test_a_good_file_shows_what_it_would_run_under(self, box: Box) -> None:
         Path(box.layout.settings).write_text('default_wall = "12h"\n[locks]\ngpu = 2\n')
         lines = box.ok("check", write(box, "a.toml", 'script = "make\\nmake test\\n"\nlock = { gpu = 2 }\nmemory = "50%"\n')).splitlines()
-        assert "script make (and 1 more lines), job file" in lines
+        assert "script make (and 1 more line), job file" in lines
         assert "shell /bin/sh, spool.toml shell (its default)" in lines
         assert "wall 12h, spool.toml default_wall" in lines
         assert "lock gpu x2, job file" in lines
         assert any(line.startswith("memory 50% of ") for line in lines)
+
+    def test_a_retry_is_told_in_words(self, box: Box) -> None:
+        once = write(box, "once.toml", "command = ['x']\nretry = { times = 1 }\n")
+        often = write(box, "often.toml", "command = ['x']\nretry = { times = 2, delay = '5m', on = ['lost', 'failed'] }\n")
+        lines = box.ok("check", once, often).splitlines()
+        assert "retry once after failed, at once, job file" in lines
+        assert "retry 2 times after failed, lost, 5m later, job file" in lines
 
     def test_it_works_without_a_spool(self, box: Box) -> None:
         other = box.home / "elsewhere"
