@@ -105,7 +105,7 @@ def short(reasons: Iterable[Reason], now: float) -> str:
         else:
             words.append(_short(reason, now))
     if after:
-        words.insert(0, f"after {_some(after)}")
+        words.insert(0, f"after {_some(list(dict.fromkeys(after)))}")
     # that nothing starts at all is said above the list; here only what else there is
     return "; ".join(dict.fromkeys(word for word in words if word != _PAUSED)) or (_PAUSED if words else "")
 

@@ -200,6 +200,8 @@ class TestWords:
     def test_a_pause_is_a_reason_only_where_there_is_no_other(self) -> None:
         pause = Reason(Rule.PAUSED, "the spool is paused: lunch", {})
         assert short([pause], NOW) == "paused"
+        twice = [Reason(Rule.AFTER, "", {"job": "a", "kind": kind, "state": "live"}) for kind in ("after", "after_failed")]
+        assert short(twice, NOW) == "after a"
         assert short([pause, Reason(Rule.HOLD, "", {})], NOW) == "on hold"
         assert short([], NOW) == ""
 
