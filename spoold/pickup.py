@@ -134,12 +134,13 @@ class Pickup:
             looked = self._look(origin, path, tick)
             if isinstance(looked, Later):
                 return looked
-            if isinstance(looked, str):
-                return self._refuse(origin, path, entry, looked)
+            problems = [] if isinstance(looked, Good) else [looked]
             try:
                 name = parse_file_name(plain_name(entry)).name
             except BadNameError as error:
-                return self._refuse(origin, path, entry, str(error))
+                problems.insert(0, str(error))
+            if problems or isinstance(looked, str):
+                return self._refuse(origin, path, entry, "; ".join(problems))
             if self._being_run(looked.opened):
                 return Later(tick + WRITER_LOOK_S, "its run has not ended")
             if self._is_leaving(queue.clash(name)):

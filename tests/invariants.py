@@ -184,6 +184,8 @@ def _read_witness(witness: pathlib.Path) -> list[list[str]]:
 
 
 def _witness_name(text: bytes) -> str | None:
+    if b"witness" not in text:
+        return None  # a file made to choke its reader is none of ours
     try:
         name = tomllib.loads(text.decode()).get("meta", {}).get("witness")
     except ValueError:
