@@ -29,7 +29,7 @@ from spoold.watch import Watch
 TOLD_TO_END: Final = "its supervisor was told to end by a signal, as when the box goes down"
 STOPS: Final = {signal.SIGUSR1: "stopped", signal.SIGUSR2: "memory"}
 CAUGHT: Final = (signal.SIGCHLD, signal.SIGTERM, *STOPS)
-RECORD_TRIES: Final = 60
+RECORD_TRIES: Final = 3600
 RECORD_PAUSE_S: Final = 1.0
 CHUNK: Final = 1 << 16
 
@@ -69,6 +69,8 @@ class Supervisor:
         self._end = end
         self._connected = True
         self._leaving = False
+        self._owed: tuple[bytes, bool] | None = None
+        """An end that the spooler was told and the record could not take."""
         self._inbox = Inbox()
         self._given_orphans = host.become_subreaper()
         self._tracker = host.Tracker(os.getpid())
@@ -85,12 +87,15 @@ class Supervisor:
             if request is not None:
                 kind, body = request
                 if kind is Kind.ORDER:
+                    self._owed = None  # a spooler that gives the next order has put the last run away
                     self._carry_out(records.decode_order(body))
                 # a STOP that finds us parked came too late: its run has ended
             elif self._connected:
                 self._wait(None)
                 self._leaving = signal.SIGTERM in self._bell.rung()
             else:
+                if self._owed is not None:
+                    self._record_end(*self._owed)
                 return
 
     # one run ----------------------------------------------------------------------------------------------------------
@@ -106,7 +111,7 @@ class Supervisor:
         else:
             end = self._see_through(order, begun)
         area = records.encode_end(end)
-        self._record_end(area, order.sync)
+        self._owed = None if self._record_end(area, order.sync) else (area, order.sync)
         self._leaving = self._leaving or self._desk.spoiled or not self._connected
         self._send(frame(Kind.LAST if self._leaving else Kind.ENDED, area))
 
@@ -147,17 +152,20 @@ class Supervisor:
         except OSError:
             pass  # figures are for show and for the memory rule: a job does not depend on them
 
-    def _record_end(self, area: bytes, sync: bool) -> None:
+    def _record_end(self, area: bytes, sync: bool) -> bool:
         """While there is a spooler to be told, a record that cannot be written holds nothing up; alone, the record is all there is."""
         for _ in range(RECORD_TRIES):
             try:
                 self._desk.write(area, records.END_AT, sync)
             except OSError:
                 if self._connected:
-                    return
-                time.sleep(RECORD_PAUSE_S)
+                    return False
+                self._wait(RECORD_PAUSE_S)
+                if signal.SIGTERM in self._bell.rung():
+                    return False
             else:
-                return
+                return True
+        return False
 
     def say_up(self) -> None:
         """Ready for an order; one may be there already, also from a spooler that has ended since."""
