@@ -23,6 +23,13 @@ BY_PATH = ("mkdir", "unlink", "rename", "link", "symlink", "truncate")
 BY_DESCRIPTOR = ("write", "pwrite", "ftruncate", "fsync", "fdatasync")
 KILL_BEFORE, KILL_AFTER, COUNT = "before", "after", "count"
 ERRORS = {name: getattr(errno, name) for name in ("ENOSPC", "EIO", "EROFS", "EDQUOT", "EACCES")}
+NOT_ALLOWED = {
+    "ENOSPC": frozenset({"open", "write", "mkdir", "link", "symlink"}),
+    "EDQUOT": frozenset({"open", "write", "mkdir", "link", "symlink"}),
+    "EROFS": frozenset({"open", "write", "pwrite", "ftruncate", "mkdir", "unlink", "rename", "link", "symlink", "_renameat2"}),
+    "EIO": frozenset({*BY_PATH, *BY_DESCRIPTOR, "open", "_renameat2"}),
+}
+"""What a disk in this state refuses for as long as it is so: on a full one renames, and writes in place, still work."""
 GETPATH = 50
 """fcntl of macOS: the path of a descriptor."""
 
@@ -32,7 +39,7 @@ class Plan:
     """What is to happen at the `at`-th disk call below `root` (and, if it is an error, at the `span - 1` that follow).
 
     `counter` is a file that all processes of one kind share: the number of calls so far, and a line for each.  `mode` is one of the words above or the
-    name of an errno.  `only` restricts the calls to those of this name.
+    name of an errno.  `only` restricts the calls to those of this name.  `while_there`: the disk says so as long as this file exists, instead of counting.
     """
 
     root: str
@@ -41,6 +48,7 @@ class Plan:
     at: int = 0
     span: int = 1
     only: str | None = None
+    while_there: str | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -103,9 +111,13 @@ class Failpoints:
         def call(*args: Any, **kwargs: Any) -> Any:
             if (plan.only is not None and name != plan.only) or not concerns(args):
                 return real(*args, **kwargs)
+            if plan.while_there is not None:
+                if name in NOT_ALLOWED[plan.mode] and os.path.exists(plan.while_there) and (name != "open" or args[1] & os.O_CREAT or plan.mode == "EROFS"):
+                    raise _error(code, args)
+                return real(*args, **kwargs)
             number = self._next(name, args)
             if code is not None and plan.at <= number < plan.at + plan.span:
-                raise OSError(code, os.strerror(code), args[0] if isinstance(args[0], str) else None)
+                raise _error(code, args)
             if plan.mode == KILL_BEFORE and number == plan.at:
                 os.kill(os.getpid(), signal.SIGKILL)
             done = real(*args, **kwargs)
@@ -114,6 +126,11 @@ class Failpoints:
             return done
 
         setattr(module, name, call)
+
+
+def _error(code: int | None, args: tuple[Any, ...]) -> OSError:
+    assert code is not None
+    return OSError(code, os.strerror(code), args[0] if isinstance(args[0], str) else None)
 
 
 def arm(plan_json: str) -> None:

@@ -78,7 +78,7 @@ class Rig(Spool):
         self.bad_disk = False
         """The disk says no now and then: a spooler may refuse to begin, and what cannot be removed stays until the next one begins."""
         self._log = directory / "spooler.log"
-        self._quick = QUICK if quick else {}
+        self.quick = dict(QUICK) if quick else {}
         self._pidfd = -1
 
     def __enter__(self) -> Self:
@@ -105,7 +105,7 @@ class Rig(Spool):
         """A new life of the spooler; for `changes` see the module `changes`."""
         self.forget_spooler()
         changes = {**self.in_every_life, **changes}
-        changes["set"] = self._quick | changes.get("set", {})
+        changes["set"] = self.quick | changes.get("set", {})
         self.pid = self.stable.start(str(self.root), str(self._log), **changes)
         self.lives += 1
         if sys.platform == "linux":
