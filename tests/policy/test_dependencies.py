@@ -15,7 +15,7 @@ from spoold.dependencies import MOST_ANSWERS, answered_by, cycle_text, find_cycl
 from spoold.model import Ended, Fate, Outcome, Queue, Ready, Rule, Running
 
 seeds = st.integers(0, 2**32 - 1)
-few = settings(deadline=None, max_examples=200)
+few = settings(deadline=None, max_examples=120)
 FIELDS = ("after", "after_ok", "after_failed")
 
 
@@ -233,7 +233,7 @@ def waiting_queue(dice: Dice, count: int) -> Queue:
 
 
 @given(seeds, st.integers(0, len(NAMES)))
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=300)
 def test_a_cycle_is_found_exactly_if_there_is_one(seed: int, count: int) -> None:
     dice = Dice(seed)
     queue = waiting_queue(dice, count)

@@ -14,7 +14,7 @@ from spoold.explanation import blockers, explain
 from spoold.model import Box, Outcome, Queue, Reason, Rule
 from spoold.scheduler import decide
 
-few = settings(deadline=None, max_examples=250)
+few = settings(deadline=None, max_examples=120)
 
 
 def rules(queue: Queue, box: Box | None = None, now: float = NOW) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from spoold.model import Queue, Running
 from spoold.reservations import FOREVER, Need, Profile, choose_units, need_of, promised, release_at
 
 seeds = st.integers(0, 2**32 - 1)
-few = settings(deadline=None, max_examples=250)
+few = settings(deadline=None, max_examples=120)
 
 
 def taken_by(need: Need, start: float) -> Taken:

@@ -20,8 +20,8 @@ from spoold.scheduler import Decision, decide, latest_starts
 
 seeds = st.integers(0, 2**32 - 1)
 policies = st.booleans()
-few = settings(deadline=None, max_examples=100)
-many = settings(deadline=None, max_examples=300)
+few = settings(deadline=None, max_examples=80)
+many = settings(deadline=None, max_examples=250)
 
 
 def scripts(*, exact: bool, strict: st.SearchStrategy[bool] = policies) -> st.SearchStrategy[Script]:
