@@ -159,9 +159,14 @@ class Jobs:
                     ends = archive.read(stage, entry)
                     exact.append(Place(stage, entry, ends[0].name if ends else name, seq))
                 elif any(_means(word, seq, name) for seq, name in candidates):
-                    for ended in archive.read(stage, entry):
+                    ends = archive.read(stage, entry)
+                    for ended in ends:
                         if _means(word, ended.seq, ended.name) and (ended.name not in last or last[ended.name][0] < ended.at):
                             last[ended.name] = (ended.at, Place(stage, entry, ended.name, ended.seq))
+                    # a link or a directory that was refused: nothing can be read in it, but it is listed, and its reason is beside it
+                    own_seq, own = candidates[0]
+                    if not ends and _means(word, own_seq, own):
+                        last.setdefault(own, (0.0, Place(stage, entry, own, own_seq)))
         if exact:
             return exact
         ends_in_order = [place for _, place in sorted(last.values(), key=lambda end: end[0])]

@@ -36,6 +36,15 @@ class TestWhy:
         assert box.ok("why", "a").startswith("a ended wall after 1m30s, signal 15 (TERM), 20")
         assert re.fullmatch(r"b was refused 20[-0-9 :]+: a cycle of afters: b waits for b\n", box.ok("why", "b"))
 
+    def test_a_link_and_a_directory_that_were_refused_are_found_by_name(self, box: Box) -> None:
+        box.path(Stage.REFUSED, "link.toml").symlink_to("/nowhere")
+        box.path(Stage.REFUSED, "link.why").write_text("it is a symbolic link\n")
+        box.path(Stage.REFUSED, "0020-dir.toml").mkdir()
+        box.path(Stage.REFUSED, "0020-dir.why").write_text("it is a directory\n")
+        assert box.ok("why", "link").endswith(": it is a symbolic link\n")
+        assert box.ok("why", "dir").endswith(": it is a directory\n")
+        assert "file      ~/spool/refused/link.toml" in box.ok("show", "link")
+
     def test_a_dropped_file_that_is_no_job_says_so(self, box: Box) -> None:
         box.path(Stage.INCOMING, "x.toml").write_text("comand = 1")
         shown = box.ok("why", "x")
