@@ -19,9 +19,9 @@ from spoold.store import Store, plain_name
 
 LITTER_S: Final = 60.0
 """How long something may lie in incoming/ unread before it is named."""
-LINGER_S: Final = 0.005
+LINGER_S: Final = 0.004
 """Some copy programs close a file and then set its mode by name, a few microseconds later: taken away at once, they would report an error."""
-CROWDED_LINGER_S: Final = 0.025
+CROWDED_LINGER_S: Final = 0.015
 """The same where processes wait for a processor: such a program may be kept from it just then."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
