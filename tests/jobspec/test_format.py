@@ -49,6 +49,13 @@ def test_every_field_of_a_job_stands_in_the_reference_and_in_the_schema():
     assert SCHEMA["properties"].keys() == {*FIELDS, "trace"}
 
 
+def test_every_variable_that_a_job_gets_stands_in_the_reference():
+    code = "".join((JOBSPEC.parent / "spoold" / module).read_text() for module in ("orders.py", "beginning.py"))
+    given = {name.removesuffix("_") for name in re.findall(r'(?<!")"(SPOOLD_[A-Z_]+)', code)} - {"SPOOLD_TOKEN"}
+    said = {name.removesuffix("_GPU") for name in re.findall(r"`(SPOOLD_[A-Z_]+)`", JOB_FIELDS["env"])}
+    assert said == given
+
+
 def test_every_key_of_spool_toml_stands_in_the_reference():
     assert SETTING_KEYS.keys() == KEYS.keys()
 
