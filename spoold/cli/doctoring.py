@@ -6,6 +6,8 @@ Owns how findings are shown.  Exits 1 if something needs a remedy.  Fails: NoSuc
 from __future__ import annotations
 
 import os
+import textwrap
+from typing import Final
 
 import click
 
@@ -18,6 +20,8 @@ from spoold.errors import NoSuchError
 from spoold.layout import Layout
 from spoold.model import Stage
 from spoold.rows import Cell
+
+_INDENT: Final = 18
 
 
 @verb("doctor", examples="spoold doctor\nspoold doctor --json | jq '.checks[] | select(.ok | not)'")
@@ -39,11 +43,18 @@ def doctor(session: Session, as_json: bool) -> int:
     for finding in findings:
         good = finding.remedy is None
         mark = Cell(f"  {screen.marks.ok if good else screen.marks.bad}  ", "good" if good else "bad")
-        lines.append([mark, Cell(f"{finding.check:<13}", "dim" if good else ""), Cell(show(finding.text, 1000))])
+        first, *others = _wrapped(finding.text, screen.width)
+        lines.append([mark, Cell(f"{finding.check:<13}", "dim" if good else ""), Cell(first)])
+        lines += [[Cell(f"{'':{_INDENT}}{line}")] for line in others]
         if finding.remedy is not None:
-            lines.append([Cell(f"{'':18}{show(finding.remedy, 1000)}", "warn")])
+            lines += [[Cell(f"{'':{_INDENT}}{line}", "warn")] for line in _wrapped(finding.remedy, screen.width)]
     screen.show([[Cell(tilde(layout.root), "bold")], *lines])
     return 0 if healthy else 1
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """In lines that fit behind the names of the checks.  A path is never broken: it is there to be copied."""
+    return textwrap.wrap(show(text, 1000), max(40, width - _INDENT), break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _layout(session: Session) -> Layout:

@@ -109,6 +109,13 @@ class TestDoctor:
         assert "0040-orphan" in found["runs"]
         assert "ready/0010-twice.toml" in found["twice"]
 
+    def test_long_lines_go_on_below_where_they_began(self, box: Box) -> None:
+        Path(box.layout.settings).write_text("unknown_one = 1\nunknown_two = 2\nunknown_three = 3\n")
+        lines = box.call("doctor", env={"COLUMNS": "80"}).stdout.splitlines()
+        first = next(number for number, line in enumerate(lines) if "✗  settings" in line)
+        assert all(line.startswith(" " * 18) for line in lines[first + 1 : first + 3])
+        assert all(len(line) <= 80 for line in lines if box.layout.root not in line)
+
     def test_settings_that_cannot_be_read_are_not_taken_for_the_defaults(self, box: Box) -> None:
         Path(box.layout.settings).write_text('flor = 1\n[env]\nPATH = "/usr/bin"\n')
         shown = box.call("doctor").stdout
