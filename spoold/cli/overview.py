@@ -5,6 +5,8 @@ Owns the picture; fits it to the terminal, and says what it left out.  Reads onl
 
 from __future__ import annotations
 
+import textwrap
+
 from jobspec.names import show
 from jobspec.units import format_size
 from spoold.cli.look import ended_views, incoming_views, look, ready_views, running_views
@@ -12,7 +14,7 @@ from spoold.cli.program import Session
 from spoold.cli.terminal import Screen, tilde
 from spoold.model import Stage
 from spoold.reservations import promised
-from spoold.rows import Cell, cut, cut_front, row, table
+from spoold.rows import Cell, cut_front, row, table
 from spoold.store import Store
 from spoold.survey import Survey
 from spoold.view import JobView
@@ -76,7 +78,9 @@ def _head(found: Survey, screen: Screen, running: _BLOCK, ready: _BLOCK, incomin
         left += [Cell(" " * (min(screen.width, 100) - used - len(memory))), Cell(memory, "dim")]
     lines = [left]
     for style, text in warnings(found):
-        lines.append([Cell(cut(text, screen.width, screen.marks), style)])
+        # at its end stands what to do about it
+        for line in textwrap.wrap(text, screen.width, max_lines=3, placeholder=screen.marks.cut) or [""]:
+            lines.append([Cell(line, style)])
     return lines
 
 

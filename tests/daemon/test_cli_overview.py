@@ -71,6 +71,12 @@ class TestOverview:
         assert "Paused: the box is needed.  `spoold resume` lets jobs start again." in shown
         assert re.search(r"  1  a  paused$", shown, re.MULTILINE)
 
+    def test_the_end_of_a_long_pause_says_what_to_do_on_a_small_terminal_too(self, box: Box) -> None:
+        box.ok("pause", "the box is needed for a long while, until 18:00 and then some more")
+        lines = plain(box.on_terminal()).splitlines()
+        assert all(len(line) <= 80 for line in lines)
+        assert "`spoold resume` lets jobs start again." in " ".join(lines)
+
     def test_bad_settings_are_seen_with_their_line(self, box: Box) -> None:
         Path(box.layout.settings).write_text('defualt_wall = "1h"\n')
         assert "spool.toml: line 1: defualt_wall: unknown key, did you mean default_wall?" in box.ok()
