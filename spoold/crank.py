@@ -15,6 +15,7 @@ from jobspec.names import BadNameError, parse_file_name, show
 from jobspec.spec import Job
 from jobspec.units import format_size
 from spoold import dependencies, host, scheduler
+from spoold.active import Active, Requeued
 from spoold.admission import History, never
 from spoold.door import Door
 from spoold.errors import SpoolError
@@ -31,7 +32,7 @@ from spoold.pool import Failed, Started
 from spoold.refusing import Refusing
 from spoold.resume import Resume
 from spoold.retention import Retention
-from spoold.runs import Active, Requeued, Runs
+from spoold.runs import Runs
 from spoold.settings import Durability
 from spoold.shelf import Changes, Shelf
 from spoold.starting import Starting
@@ -230,7 +231,7 @@ class Crank:
         for job in changes.withdrawn:
             self._journal.say(f"{job.file.removesuffix('.toml')} was taken out of ready/: withdrawn")
             if self.queue.waiting_for(job.name):
-                self.ledger.add(job.name, now)
+                self.ledger.add(job.seq, job.name, now)
             self.queue.note_end(Ended(seq=job.seq, name=job.name, at=now, how=Fate.WITHDRAWN))
         for job, entry, why in changes.broken:
             refused_as = self._refuse_entry(Stage.READY, entry, why)

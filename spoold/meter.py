@@ -37,6 +37,10 @@ class Meter:
         self._last = Reading(0, None, 0.0, old=True)
         self._tried_at: float | None = None
 
+    def expire(self) -> None:
+        """The next reading is a new one: it must not be older than what is known of the runs, or the same memory would be promised twice."""
+        self._tried_at = None
+
     def read(self, now: float) -> Reading:
         """The state of memory.  `now` is in seconds of the caller's own clock; one that goes back makes a new reading."""
         if self._tried_at is not None and 0 <= now - self._tried_at < SPACING_S:

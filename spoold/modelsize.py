@@ -23,7 +23,8 @@ def model_bytes(job: Job, default_cwd: str) -> int | None:
 def size_of(path: str, cwd: str) -> int | None:
     """Bytes of a file, or of all files below a folder.  A link to a file counts as that file, and each file counts once: a folder of a
     download cache is nothing but links, and may have two to one file."""
-    path = os.path.join(os.path.expanduser(cwd), os.path.expanduser(path))
+    home = os.path.expanduser("~")
+    path = os.path.join(home, os.path.expanduser(cwd), os.path.expanduser(path))
     try:
         if not os.path.isdir(path):
             return os.stat(path).st_size

@@ -13,6 +13,7 @@ from dataclasses import replace
 from jobspec import trace
 from jobspec.names import is_candidate, show
 from spoold import host
+from spoold.active import active_from_record, inode_of, running_from_record
 from spoold.admission import read_history
 from spoold.archive import Archive
 from spoold.door import Door
@@ -23,10 +24,11 @@ from spoold.model import Outcome, Queue, Ready, Running, Stage, is_glob
 from spoold.pool import Pool
 from spoold.records import RunRecord, StartRecord
 from spoold.recovery import Leftover, Step, Stray, recover, recover_stray
-from spoold.runs import Runs, active_from_record, inode_of, running_from_record
+from spoold.runs import Runs
 from spoold.settings import Settings
 from spoold.shelf import Shelf
 from spoold.store import Store, held_name
+from spoold.survey import resolve_ends
 from spoold.whereabouts import Found, Whereabouts
 
 
@@ -103,6 +105,11 @@ class Resume:
             return
         if why is not None:
             self._door.hint(Stage.READY, entry, tick)
+            return
+        item = self._shelf.at(entry)
+        if item is not None and item.ready.waits_for_jobs:
+            # whom it waits for may have ended long ago: the queue only knows the ends that somebody asked about
+            resolve_ends(self._queue, self._archive, only=item.ready)
 
     # runs -------------------------------------------------------------------------------------------------------------
 

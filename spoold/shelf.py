@@ -95,6 +95,10 @@ class Shelf:
         entry = self._by_key.get(key)
         return None if entry is None else self._items[entry]
 
+    def at(self, entry: str) -> Item | None:
+        """The job at this name in ready/."""
+        return self._items.get(entry)
+
     def knows(self, entry: str) -> bool:
         return entry in self._items
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from spoold import dependencies, scheduler
+from spoold.active import Active
 from spoold.errors import SpoolError
 from spoold.explanation import blockers
 from spoold.files import Ident
@@ -20,7 +21,7 @@ from spoold.opening import Opened
 from spoold.orders import make_order
 from spoold.refusing import Refusing
 from spoold.resume import Resume
-from spoold.runs import Active, Runs
+from spoold.runs import Runs
 from spoold.shelf import Shelf
 from spoold.surroundings import Surroundings
 
@@ -106,6 +107,8 @@ class Starting:
 
     def _measure(self) -> None:
         """What the runs use now: asked only of those that somebody's memory depends on."""
+        if any(run.memory for run in self._queue.runs()):
+            self._opened.meter.expire()
         for run in self._queue.runs():
             figures = self._opened.pool.figures(run.run) if run.memory else None
             if figures is not None and figures.memory != run.used:

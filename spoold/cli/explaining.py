@@ -99,7 +99,7 @@ def _waiting(found: Survey, view: JobView, width: int) -> list[Line]:
     if not view.reasons:
         text = "starts at the next turn of the spooler" if spooler else "is free to start"
         return [[name, Cell(f" {text}")], *_reasons([] if spooler else [_no_spooler()], width)]
-    head = " is no job as it stands" if any(reason.rule is Rule.REFUSED for reason in view.reasons) else " waits"
+    head = " will be refused" if any(reason.rule is Rule.REFUSED for reason in view.reasons) else " waits"
     if view.place is not None:
         head += f" in place {view.place}"
     if view.latest_start is not None:
