@@ -55,6 +55,7 @@ class Door:
         self._on_shelf = on_shelf
         self._crowded = crowded
         self._linger = (float("-inf"), LINGER_S)
+        self._last_due = float("-inf")
         self._waiting: dict[tuple[Stage, str], _Waiting] = {}
         self._claims: dict[Claimed, _Waiting] = {}
         self._litter: dict[str, float] = {}
@@ -69,7 +70,9 @@ class Door:
         if ident is None:
             self._pickup.forget(stage, entry)
         else:
-            self._waiting[(stage, entry)] = _Waiting(tick + self._linger_s(tick), tick if before is None else before.since, ident.ctime_ns)
+            # never before one that was dropped earlier, and may have to be left alone for longer
+            self._last_due = max(self._last_due, tick + self._linger_s(tick))
+            self._waiting[(stage, entry)] = _Waiting(self._last_due, tick if before is None else before.since, ident.ctime_ns)
 
     def _linger_s(self, tick: float) -> float:
         if self._linger[0] != tick:

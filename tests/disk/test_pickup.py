@@ -126,6 +126,18 @@ def test_files_without_a_number_get_theirs_in_the_order_in_which_they_were_dropp
     assert desk.entries(Stage.READY) == ["0010-zebra.toml", "0020-ant.toml", "0030-mole.toml"]
 
 
+def test_a_file_that_is_left_alone_for_longer_is_not_overtaken(desk: Desk) -> None:
+    desk.crowded = True
+    desk.drop("first.toml")
+    desk.tick += 0.001
+    desk.crowded = False
+    desk.drop("second.toml")
+    assert desk.door.next_due == desk.tick - 0.001 + CROWDED_LINGER_S
+    assert desk.look() == {}
+    desk.look(CROWDED_LINGER_S)
+    assert desk.entries(Stage.READY) == ["0010-first.toml", "0020-second.toml"]
+
+
 def test_a_spool_that_has_become_empty_goes_on_counting(desk: Desk) -> None:
     assert desk.accept("a.toml") == "0010-a.toml"
     desk.queue.take((10, "a"))
