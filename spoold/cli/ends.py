@@ -17,11 +17,13 @@ from typing import Any, Final
 
 from jobspec import trace
 from jobspec.names import show, stem
-from spoold import slots
+from spoold import claim, slots
 from spoold.archive import names_of
 from spoold.cli.jobs import ENDED, EVERYWHERE, Jobs, Place
 from spoold.cli.look import ended_view
-from spoold.errors import Exit, NoSuchError
+from spoold.cli.terminal import complain
+from spoold.errors import Exit, NoSpoolerError, NoSuchError
+from spoold.layout import Layout
 from spoold.model import Outcome, Stage
 from spoold.records import RunRecord
 from spoold.rows import ended_words
@@ -33,7 +35,33 @@ LOOK_S: Final = 0.1
 AWAY_S: Final = 2.5
 """A file that is nowhere for so long was taken away: the spooler itself waits for two seconds, since editors save by moving the old file away."""
 
+NOBODY_S: Final = 30.0
+"""How long there may be no spooler before waiting is given up: whoever keeps it up starts it again sooner."""
+
 _Mark = tuple[Stage, str, int]
+
+
+class Waiting:
+    """The pauses of somebody who waits for a job's end, which only a spooler brings about."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._alone_since: float | None = None
+        self._looked_at = float("-inf")
+
+    def pause(self) -> None:
+        """A tenth of a second.  NoSpoolerError when there has been no spooler for half a minute."""
+        now = time.monotonic()
+        if now - self._looked_at >= 1.0:
+            self._looked_at = now
+            if claim.is_held(self._layout.owner):
+                self._alone_since = None
+            elif self._alone_since is None:
+                self._alone_since = now
+                complain(f"no spooler runs: this waits {NOBODY_S:g} s for one")
+            elif now - self._alone_since >= NOBODY_S:
+                raise NoSpoolerError("no spooler runs, so nothing will end; `spoold run` is the spooler, then wait again")
+        time.sleep(LOOK_S)
 
 
 def exit_code(view: JobView) -> int:

@@ -18,7 +18,7 @@ from jobspec import trace
 from jobspec.names import show
 from spoold.archive import snapshot
 from spoold.cli.completing import JOB
-from spoold.cli.ends import LOOK_S, Awaited, end_text, exit_code, log_path, logs_in, steps_of
+from spoold.cli.ends import Awaited, Waiting, end_text, exit_code, log_path, logs_in, steps_of
 from spoold.cli.jobs import Place
 from spoold.cli.look import look
 from spoold.cli.program import Session, pass_session, verb
@@ -178,6 +178,7 @@ def _follow(store: Store, awaited: Awaited, output: Output) -> int:
     begun = time.monotonic()
     told = False
     looked_at: int | None = None
+    waiting = Waiting(store.layout)
     while True:
         standing = awaited.look()
         if standing.place is not None and standing.place.stage is Stage.RUNNING and looked_at != standing.inode:
@@ -196,7 +197,7 @@ def _follow(store: Store, awaited: Awaited, output: Output) -> int:
         if not told and not output.begun and time.monotonic() - begun > _PATIENCE_S:
             told = True
             complain(f"{show(awaited.name)} has not started: {_why(store, awaited.name)}")
-        time.sleep(LOOK_S)
+        waiting.pause()
 
 
 def _place_of(end: JobView | None) -> Place:

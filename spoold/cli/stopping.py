@@ -16,7 +16,7 @@ from jobspec.names import BadNameError, parse_file_name, show
 from spoold import claim
 from spoold.archive import names_of
 from spoold.cli.completing import Job
-from spoold.cli.ends import LOOK_S, Awaited, end_text
+from spoold.cli.ends import LOOK_S, Awaited, Waiting, end_text
 from spoold.cli.jobs import ENDED, Jobs, Place
 from spoold.cli.program import Session, pass_session, verb
 from spoold.cli.terminal import complain, say
@@ -58,11 +58,12 @@ def stop(session: Session, jobs: tuple[str, ...], requeue: bool, wait: bool) -> 
         store.sync_dirs(store.layout.stage(Stage.READY if requeue else Stage.DONE), store.layout.stage(Stage.RUNNING))
         say(f"{place.file} -> {target}")
     sys.stdout.flush()
-    if not claim.is_held(session.layout.owner):
+    if not awaited and not claim.is_held(session.layout.owner):
         complain("no spooler runs: the processes are stopped once `spoold run` does")
+    waiting = Waiting(session.layout)
     for one in awaited:
         while (end := one.look().end) is None:
-            time.sleep(LOOK_S)
+            waiting.pause()
         say(end_text(end))
     if wait and requeue:
         _wait_until_gone(store, places)

@@ -6,13 +6,11 @@ Never looks more often than ten times a second.  Fails: NoSuchError for a job th
 from __future__ import annotations
 
 import sys
-import time
 
 import click
 
-from spoold import claim
 from spoold.cli.completing import JOB
-from spoold.cli.ends import LOOK_S, Awaited, end_text, exit_code
+from spoold.cli.ends import Awaited, Waiting, end_text, exit_code
 from spoold.cli.jobs import ENDED, Jobs
 from spoold.cli.program import Session, pass_session, verb
 from spoold.cli.terminal import complain, say
@@ -35,14 +33,14 @@ def wait(session: Session, jobs: tuple[str, ...], quiet: bool) -> int:
     """Wait until jobs have ended, and exit as the job did.
 
     Of several the first one counts that did not end well, in the order given.  The exit code is the job's own; 128 + N after signal N; 124
-    for the
-    wall clock, 137 for memory and 143 for a stop if its own is 0; 70 lost, 65 refused, 66 withdrawn.
+    for the wall clock, 137 for memory and 143 for a stop if its own is 0; 70 lost, 65 refused, 66 withdrawn.  69 when there has been no
+    spooler for half a minute.
     """
     store = Store(session.layout)
     places = Jobs(store).some(jobs)
     awaited = [Awaited(store, place.file if place.stage in ENDED else place.name) for place in places]
     codes: dict[int, int] = {}
-    warned = False
+    waiting = Waiting(session.layout)
     while True:
         for index, job in enumerate(awaited):
             if index in codes:
@@ -63,7 +61,4 @@ def wait(session: Session, jobs: tuple[str, ...], quiet: bool) -> int:
                 sys.stdout.flush()
         if len(codes) == len(awaited):
             return next((codes[index] for index in range(len(awaited)) if codes[index]), 0)
-        if not warned and not claim.is_held(session.layout.owner):
-            warned = True
-            complain("no spooler runs: this waits until one does")
-        time.sleep(LOOK_S)
+        waiting.pause()

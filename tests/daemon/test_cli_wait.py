@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from commandline import Box, wait_until
 
+from spoold.claim import OwnerLock
+from spoold.cli import ends
 from spoold.cli.ends import exit_code
+from spoold.errors import NoSpoolerError
+from spoold.layout import Layout
 from spoold.model import Outcome, Stage
+from spoold.store import Store
 from spoold.view import JobView
 
 
@@ -201,3 +207,32 @@ class TestLog:
                 file.write(b"more\n" * 30_000)
             assert following.stderr.read() == ""
         assert following.returncode == 0
+
+
+def test_waiting_is_given_up_when_nobody_will_ever_end_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = Layout(str(tmp_path / "spool"))
+    Store(layout).make()
+    waiting = ends.Waiting(layout)
+    monkeypatch.setattr(ends, "LOOK_S", 0.0)
+    waiting.pause()
+    assert "no spooler runs" in capsys.readouterr().err
+    clock = time.monotonic()
+    monkeypatch.setattr(ends.time, "monotonic", lambda: clock + ends.NOBODY_S + 1)
+    with pytest.raises(NoSpoolerError):
+        waiting.pause()
+
+
+def test_a_spooler_that_comes_back_in_time_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = Layout(str(tmp_path / "spool"))
+    Store(layout).make()
+    waiting = ends.Waiting(layout)
+    monkeypatch.setattr(ends, "LOOK_S", 0.0)
+    waiting.pause()
+    clock = time.monotonic()
+    owner = OwnerLock(layout.owner)
+    owner.take()
+    monkeypatch.setattr(ends.time, "monotonic", lambda: clock + 20)
+    waiting.pause()
+    owner.drop()
+    monkeypatch.setattr(ends.time, "monotonic", lambda: clock + 40)
+    waiting.pause()
