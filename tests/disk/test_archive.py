@@ -191,22 +191,23 @@ def test_the_newest_come_last_whatever_their_clock_says(box: Box) -> None:
 def test_withdrawals_are_kept_for_those_that_are_asked_about(box: Box) -> None:
     ledger = Ledger(box.store)
     for name in ("a", "b", "c"):
-        ledger.add(name, T0)
-    ledger.add("a", T0 + 5)
+        ledger.add(10, name, T0)
+    ledger.add(20, "a", T0 + 5)
     found = Ledger(box.store).read({"a", "c"})
-    assert [(ended.name, ended.at, ended.how) for ended in found] == [("a", T0, Fate.WITHDRAWN), ("c", T0, Fate.WITHDRAWN), ("a", T0 + 5, Fate.WITHDRAWN)]
+    assert [(ended.seq, ended.name, ended.at) for ended in found] == [(10, "a", T0), (10, "c", T0), (20, "a", T0 + 5)]
+    assert {ended.how for ended in found} == {Fate.WITHDRAWN}
     assert Ledger(box.store).read({"a", "b", "c"}) == found  # b is forgotten: nobody asked
     assert Ledger(box.store).read(set()) == []
 
 
-@pytest.mark.parametrize("text", [b"", b"garbage\n", b"1.0 a\n2.0", b"1.0 ../x\n", b"\xff\xff a\n", b"nan", b"1 a b\n", b"x" * MOST_BYTES])
+@pytest.mark.parametrize("text", [b"", b"garbage\n", b"1.0 5 a\n2.0", b"1.0 5 ../x\n", b"\xff\xff a\n", b"nan", b"1 5 a b\n", b"1 a\n", b"x" * MOST_BYTES])
 def test_a_torn_ledger_costs_its_torn_lines_only(box: Box, text: bytes) -> None:
-    pathlib.Path(box.layout.withdrawn).write_bytes(b"5.000 good\n" + text)
+    pathlib.Path(box.layout.withdrawn).write_bytes(b"5.000 10 good\n" + text)
     assert [ended.name for ended in Ledger(box.store).read({"good", "x", "../x", "a b"})] == ["good"]
 
 
 def test_a_ledger_that_cannot_be_written_fails_nobody(box: Box) -> None:
     os.mkdir(box.layout.withdrawn)
     ledger = Ledger(box.store)
-    ledger.add("a", T0)
+    ledger.add(10, "a", T0)
     assert ledger.read({"a"}) == []
