@@ -322,6 +322,8 @@ class Crank:
         self._guard("ready", lambda: self._look_at_ready(now, tick))
         self._guard("refused", lambda: self._if_changed(Stage.REFUSED, tick, self._o.store.sweep_whys))
         self._guard("reasons", self._refusing.pay)
+        unsynced = self._o.store.unsynced
+        self._journal.once("sync", None if unsynced is None else f"the last moves may not outlive a power cut: {unsynced}")
         if self.shelf.missing_models():
             self._note(bool(self.shelf.read_again(around.settings, around.total)))
         self.starting.reopen(tick)
