@@ -1,0 +1,62 @@
+"""Much at once: a spooler that is killed among two thousand files, and one that is started thirty times under load."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import tomli_w
+from rig import SETTINGS, Rig
+
+from jobspec import trace
+from spoold.model import Stage
+
+MANY = 2000
+
+
+def drop_all(rig: Rig) -> None:
+    """As `mv *.toml incoming/` does it.  A job makes a directory, which nobody can do twice."""
+    beside, made = rig.directory / "dropped", rig.directory / "made"
+    beside.mkdir()
+    made.mkdir()
+    for number in range(MANY):
+        text = rig.expect(tomli_w.dumps({"command": ["mkdir", str(made / f"j{number}")]}).encode())
+        (beside / f"{10000 + number}-j{number}.toml").write_bytes(text)
+    for path in sorted(beside.iterdir()):
+        path.rename(rig.path(Stage.INCOMING, path.name))
+
+
+@pytest.mark.parametrize("middle", ["they are accepted", pytest.param("they run", marks=pytest.mark.soak)])
+def test_two_thousand_files_at_once_with_a_kill_while(rig: Rig, middle: str) -> None:
+    rig.settings('durability = "fast"\n' + SETTINGS)
+    rig.begin()
+    rig.until_up()
+    drop_all(rig)
+    if middle == "they run":
+        rig.until(lambda: len(rig.entries(Stage.DONE)) > MANY / 2, "half of them have run", 60.0)
+    rig.kill()
+    left = len(rig.entries(Stage.INCOMING)) + len(rig.entries(Stage.READY)) + len(os.listdir(rig.layout.claims))
+    assert left > 100, f"only {left} are left"
+    rig.until(lambda: len(rig.entries(Stage.DONE)) == MANY and not rig.entries(Stage.RUNNING), "all have run", 100.0)
+    rig.until_settled()
+    rig.check()
+    assert all(trace.read(path.read_bytes())[-1]["outcome"] == "ok" for path in rig.path(Stage.DONE).iterdir())
+    assert len(list((rig.directory / "made").iterdir())) == MANY
+
+
+def test_thirty_starts_under_load_lose_and_double_nothing(rig: Rig) -> None:
+    retry = {"times": 3, "delay": 0, "on": ["failed"]}
+    for number in range(20):
+        fields = [{}, {"lock": "gpu"}, {"lock": ["gpu", "disk"]}, {"after": [f"j{number - 1}"]}, {"after_ok": ["j0"]}][number % 5]
+        rig.queue(f"{100 + number:04}-j{number}.toml", do=f"sleep 0.{number % 4}", retry=retry, **fields)
+    rig.begin()
+    for number in range(30):
+        if number % 3:
+            rig.until_up()
+        if number % 2:
+            rig.kill()
+        else:
+            rig.end()
+        rig.begin()
+    rig.until_settled()
+    rig.judge()
