@@ -29,7 +29,6 @@ from spoold.trust import distrust
 AWAY_S: Final = 2.0
 """How long a file may be missing, or read as no job, before that is taken as meant."""
 SETTLE_S: Final = 0.5
-LOOK_S: Final = 0.25
 NOT_A_JOB: Final = frozenset({errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM})
 """A link, a socket, or a file that is not to be read."""
 

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 import pytest
 
 from jobspec import trace
+from spoold import host
 from spoold.door import CROWDED_LINGER_S, LINGER_S, LITTER_S, Door
 from spoold.layout import Layout
 from spoold.model import Box, Queue, Ready, Stage
 from spoold.modelsize import model_bytes
-from spoold.pickup import BAD_FOR_S, Accepted, Claimed, Later, Pickup, Refused, Taken
+from spoold.pickup import BAD_FOR_S, SETTLE_S, Accepted, Claimed, Later, Pickup, Refused, Taken
 from spoold.settings import parse_settings
 from spoold.store import Store
 
@@ -374,6 +375,35 @@ def test_what_is_written_after_the_claim_is_not_lost(desk: Desk) -> None:
     taken = pickup.admit(claimed, desk.queue, parse_settings(b""), box, now=1e9, tick=2.0)
     assert isinstance(taken, Accepted)
     assert taken.job.job.note == "more"
+
+
+@pytest.fixture
+def nobody_can_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that cannot tell who has a file open, as macOS."""
+    monkeypatch.setattr(host, "has_writer", lambda fd: None)
+
+
+@pytest.mark.usefixtures("nobody_can_say")
+def test_where_nobody_can_say_a_file_is_taken_when_it_has_been_still_for_a_while(desk: Desk) -> None:
+    desk.drop("a.toml")
+    assert desk.look() == {}
+    assert desk.look(SETTLE_S / 2) == {}
+    with open(desk.path(Stage.INCOMING, "a.toml"), "ab") as file:
+        file.write(b'note = "more"\n')
+    desk.door.hint(Stage.INCOMING, "a.toml", desk.tick)
+    assert desk.look(SETTLE_S / 2) == {}
+    assert desk.look(SETTLE_S / 2) == {}
+    taken = desk.look(SETTLE_S)["a.toml"]
+    assert isinstance(taken, Accepted)
+    assert taken.job.job.note == "more"
+
+
+@pytest.mark.usefixtures("nobody_can_say")
+def test_where_nobody_can_say_a_time_in_the_future_or_the_past_changes_nothing(desk: Desk) -> None:
+    for name, when in (("old", 1), ("new", 4_000_000_000)):
+        os.utime(desk.drop(f"{name}.toml"), (when, when))
+    assert desk.look() == {}
+    assert len(desk.look(SETTLE_S)) == 2
 
 
 # history ------------------------------------------------------------------------------------------------------------------

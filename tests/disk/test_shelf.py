@@ -13,6 +13,7 @@ import pytest
 from jobspec import trace
 from jobspec.names import parse_file_name
 from jobspec.parse import parse
+from spoold import host
 from spoold.admission import History, admit
 from spoold.archive import accepted_entry
 from spoold.files import Ident, Opened
@@ -20,7 +21,7 @@ from spoold.layout import Layout
 from spoold.model import Queue, Ready, Stage
 from spoold.modelsize import model_bytes
 from spoold.settings import parse_settings
-from spoold.shelf import AWAY_S, Changes, Shelf
+from spoold.shelf import AWAY_S, SETTLE_S, Changes, Shelf
 from spoold.store import Store
 
 GB = 1_000_000_000
@@ -413,6 +414,19 @@ def test_one_file_that_cannot_be_written_costs_itself_only(ready: Shelfside) -> 
     ready.look(1)
     assert ready.order == ["0005-b.toml", "0010-a.toml"]
     assert ready.job("a").job.command == ("copied over",)
+
+
+def test_where_nobody_can_say_an_edit_is_read_when_the_file_has_been_still(ready: Shelfside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "has_writer", lambda fd: None)
+    ready.accept("0010-a.toml")
+    path = ready.path("0010-a.toml")
+    for number in range(3):
+        path.write_bytes(b'command = ["edit %d"]\n' % number)
+        ready.look(SETTLE_S / 2, "0010-a.toml")
+        assert ready.order == []
+    ready.look(SETTLE_S)
+    assert ready.order == ["0010-a.toml"]
+    assert ready.job("a").job.command == ("edit 2",)
 
 
 # at the start -------------------------------------------------------------------------------------------------------------
