@@ -416,6 +416,7 @@ def test_a_file_in_running_that_has_the_name_of_the_next_job_is_in_nobodys_way(s
     spool.check()
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
 def test_a_spooler_that_waits_for_a_stopped_job_is_idle(spool: Spool) -> None:
     spooler = spool.start()
     spool.drop("a.toml", spool.job("a", gate=True, grace="1s", do="exit 0"))
