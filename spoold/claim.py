@@ -55,11 +55,13 @@ class OwnerLock:
             pass  # the lock counts; on a full disk nobody's name is on it
 
     def still_ours(self) -> bool:
-        """The path still names the file that is locked."""
+        """The path still names the file that is locked, or nobody can say: the lock that is held is held."""
         try:
             there = os.stat(self._path, follow_symlinks=False)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return True
         here = os.fstat(self._fd)
         return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 

@@ -76,6 +76,7 @@ class Crank:
         self.starting = Starting(opened, self.queue, self.shelf, self.runs, self._refusing, self._resume, self.surroundings, journal)
         self._retention = Retention(opened.store, self.queue, journal, logs_in_use=self.runs.logs)
         self._guarding = Guarding(opened, self.queue, self.runs, self.surroundings, journal)
+        self._root = self._root_ident()
         self._mtimes: dict[Stage, int] = {}
         self._next_look = 0.0
         self._next_look_into = 0.0
@@ -173,7 +174,12 @@ class Crank:
             self.starting.decide(now, tick)
 
     def _own_again(self) -> None:
-        """The spool was removed and made anew, or its .spoold/ was: whoever locks what is there now is its spooler."""
+        """The spool's .spoold/ was removed or made anew: whoever locks what is there now is its spooler.
+
+        A spool that was moved away is another spooler's from now on, and what lies in its place is no spool of ours: nothing is made there.
+        """
+        if self._root_ident() != self._root:
+            raise SpoolError(f"the spool has gone from {self._o.layout.root}: it was moved or removed; start again where it is now, running jobs go on")
         self._o.owner.drop()
         try:
             self._o.store.make_private()
@@ -182,6 +188,13 @@ class Crank:
         self._o.owner.take()
         self._o.pool.renew()
         self._journal.say("the spool's lock was removed and has been taken again")
+
+    def _root_ident(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._o.layout.root)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _collect(self, now: float, tick: float) -> bool:
         """What supervisors said.  True if something became free."""
