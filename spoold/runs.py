@@ -258,17 +258,18 @@ class Runs:
                 # without a pin its number may be another file's by now
                 if active.pin >= 0 and active.inode is not None and inode == active.inode[1]:
                     return stage, entry
-                if edited[0] is None and claim and active.name in entry and self._is_edited(stage, entry, claim):
+                if edited[0] is None and claim and active.name in entry and self._carries_on(stage, entry, claim, active.run):
                     edited = stage, entry
         return edited
 
-    def _is_edited(self, stage: Stage, entry: str, claim: str) -> bool:
+    def _carries_on(self, stage: Stage, entry: str, claim: str, run: int) -> bool:
+        """This file tells of that life, and of nothing after this run: its end may be in it already, if the user was faster than the last rename."""
         try:
             data = self._store.open_own(self._layout.entry(stage, entry)).data
         except OSError:
             return False
         steps = trace.read(data or b"")
-        return last_claim(steps) == claim and steps[-1].get("step") != "ended"
+        return last_claim(steps) == claim and (steps[-1].get("step") != "ended" or steps[-1].get("run") == run)
 
     def _refuse_unstartable(self, active: Active, start: StartRecord, why: str) -> None:
         text = f"its command could not be started: {why}"

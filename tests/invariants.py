@@ -28,6 +28,8 @@ from spoold.settings import Settings, parse_settings
 
 LARGEST: Final = 1024 * 1024
 PATIENCE_S: Final = 3.0
+GRAIN: Final = datetime.timedelta(milliseconds=2)
+"""Times in a trace are cut to milliseconds."""
 AFTER: Final[Mapping[str, frozenset[str]]] = {
     "": frozenset({"accepted"}),
     "accepted": frozenset({"accepted", "started"}),
@@ -275,7 +277,7 @@ def _settings(look: Look) -> Settings:
 
 
 def _check_order(look: Look, unordered: Collection[str]) -> None:
-    """Invariant 5 for jobs that ask for the same and wait for nothing else: of two that were both there the earlier placed started first."""
+    """Invariant 5 for jobs that ask for the same and wait for nothing else: of two that were both there the earlier placed was chosen first."""
     groups: dict[str, list[tuple[int, str, datetime.datetime, datetime.datetime]]] = {}
     for lying in look.lying:
         life = _last_life(lying.history)
@@ -289,21 +291,21 @@ def _check_order(look: Look, unordered: Collection[str]) -> None:
         groups.setdefault(repr(job.lock), []).append((int(seq), rest, *life))
     for group in groups.values():
         group.sort()
-        for index, (_, name, accepted, began) in enumerate(group):
-            for _, later, later_accepted, later_began in group[index + 1 :]:
-                if later_began < began and max(accepted, later_accepted) < later_began:
-                    look.wrong(f"{later} started at {later_began}, before {name}, which was placed earlier and started at {began}")
+        for index, (_, name, accepted, chosen) in enumerate(group):
+            for _, later, later_accepted, later_chosen in group[index + 1 :]:
+                if later_chosen < chosen and max(accepted, later_accepted) + GRAIN < later_chosen:
+                    look.wrong(f"{later} was chosen at {later_chosen}, before {name}, which was placed earlier and chosen at {chosen}")
 
 
 def _last_life(history: tuple[dict[str, Any], ...]) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """When the job was accepted the last time, and its first start after that."""
-    accepted = began = None
+    """When the job was accepted the last time, and when it was chosen after that: its supervisor starts it a moment later."""
+    accepted = chosen = None
     for entry in history:
         if entry.get("step") == "accepted":
-            accepted, began = entry["at"], None
-        elif entry.get("step") == "started" and began is None:
-            began = entry["at"]
-    return None if accepted is None or began is None else (accepted, began)
+            accepted, chosen = entry["at"], None
+        elif entry.get("step") == "started" and chosen is None and accepted is not None:
+            chosen = accepted + datetime.timedelta(seconds=entry["waited_s"])
+    return None if accepted is None or chosen is None else (accepted, chosen)
 
 
 def _check_leftovers(look: Look) -> None:

@@ -28,7 +28,7 @@ def life(spool: Spool, name: str, began: float, ended: float, *, run: int, locks
     return trace.append(
         text,
         accepted_entry(accepted, f"incoming/{name}.toml", 0, name),
-        {"step": "started", "at": moment(began), "run": run, "locks": locks, "memory": memory, "log": log},
+        {"step": "started", "at": moment(began), "run": run, "locks": locks, "memory": memory, "waited_s": began - accepted, "log": log},
         {"step": "ended", "at": moment(ended), "run": run, "outcome": "ok"},
     )
 
