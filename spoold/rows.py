@@ -15,7 +15,7 @@ from jobspec.names import show
 from jobspec.spec import NO_LIMIT
 from jobspec.units import format_size
 from spoold.model import Outcome, Reason, Rule, Stage
-from spoold.view import JobView
+from spoold.view import ENDED_STATE, JobView
 
 SIGNALS: Final[Mapping[int, str]] = {
     1: "HUP",
@@ -200,7 +200,10 @@ def _running_row(job: JobView, now: float, marks: Marks) -> Row:
     if job.used:
         words.append(format_size(job.used))
     style = ""
-    if not job.supervised:
+    if job.state == ENDED_STATE:
+        words.insert(0, "has ended, not put away yet")
+        style = "warn"
+    elif not job.supervised:
         words.insert(0, "its supervisor is gone")
         style = "bad"
     elif job.state in STATES:

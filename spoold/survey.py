@@ -165,6 +165,11 @@ def _disk_closed(layout: Layout, settings: Settings) -> str | None:
     return f"the spool's disk is nearly full, less than the [disk] floor of {format_size(settings.disk_floor)} is free"
 
 
+def _newest_first(found: tuple[int, RunRecord]) -> tuple[bool, int]:
+    _, record = found
+    return record.end is not None, 0 if record.start is None else -record.start.run
+
+
 def survey(layout: Layout, now: float) -> Survey:
     """Look at everything but done/ and refused/, of which only what somebody waits for is read."""
     store = Store(layout)
@@ -180,11 +185,14 @@ def survey(layout: Layout, now: float) -> Survey:
         incoming = sorted({entry for entry in (*store.stage_entries(Stage.INCOMING), *claimed(store)) if is_candidate(entry)})
     except FileNotFoundError as error:
         raise NoSuchError(f"{layout.root} is no whole spool: {error.filename} is missing; `spoold init {layout.root}` mends it") from error
-    for slot, record in read_records(layout).items():
+    # the newest first: each record is read at its own moment, and an older run whose file could not be put away holds nothing any more
+    for slot, record in sorted(read_records(layout).items(), key=_newest_first):
         start = record.start
         if start is None or not record.live or (record.end is not None and start.file not in running):
             continue
         supervised = claim.is_held(layout.slot(slot).supervisor_lock)
+        over = record.end is not None and not supervised
+        taken = {(lock, unit) for other in queue.runs() for lock, units in other.locks.items() for unit in units}
         run = Running(
             seq=start.seq,
             name=start.name,
@@ -193,8 +201,8 @@ def survey(layout: Layout, now: float) -> Survey:
             started_at=start.started_at,
             wall_s=NO_LIMIT if start.wall_s is None else start.wall_s,
             grace_s=start.grace_s,
-            locks={lock: tuple(units) for lock, units in start.locks.items()},
-            memory=start.memory,
+            locks={} if over else {lock: left for lock, units in start.locks.items() if (left := tuple(unit for unit in units if (lock, unit) not in taken))},
+            memory=0 if over else start.memory,
             used=record.figures.memory if record.figures else 0,
         )
         if queue.clash(run.name) is None:

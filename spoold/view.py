@@ -22,6 +22,10 @@ KEYS: Final = (
 """The keys of one job in JSON, all of them always there, in this order."""
 
 
+ENDED_STATE: Final = "ended"
+"""The state of a run that has ended and whose file is not in done/ yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     """All that is known of one job.  Times are seconds since the epoch.  `locks` has units asked for (None: all) or the units held.

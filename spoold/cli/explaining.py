@@ -22,7 +22,7 @@ from spoold.model import Reason, Rule, Stage
 from spoold.rows import Cell, lock_words, span
 from spoold.store import Store
 from spoold.survey import Survey
-from spoold.view import JobView
+from spoold.view import ENDED_STATE, JobView
 
 Line = list[Cell]
 
@@ -88,6 +88,8 @@ def _wrapped(text: str, width: int, used: int) -> list[str]:
 def _running(view: JobView) -> str:
     if view.started_at is None:
         return "lies in running/, but no run is recorded for it: only the spooler starts jobs"
+    if view.state == ENDED_STATE:
+        return f"has ended, started {when(view.started_at)}; its file is not put away yet: is the disk full, or done/ not to be written to?"
     words = f"runs since {when(view.started_at)} ({span(int(view.elapsed_s or 0.0))}) with {lock_words(view.locks, view.many)}"
     words += ", without a wall clock" if view.deadline is None else f", at the latest until {when(view.deadline)}"
     return words if view.supervised else f"{words}; its supervisor is gone, the spooler decides what becomes of it"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from jobspec import trace
@@ -23,7 +24,7 @@ from spoold.model import Ready, Reason, Rule, Stage
 from spoold.settings import Settings
 from spoold.store import Store
 from spoold.survey import Survey, survey
-from spoold.view import JobView, of_ended, of_entry, of_ready, of_running
+from spoold.view import ENDED_STATE, JobView, of_ended, of_entry, of_ready, of_running
 
 _WHY_LIMIT: Final = 16 * 1024
 
@@ -43,11 +44,8 @@ def running_views(found: Survey) -> list[JobView]:
         data = snapshot(run.start)
         history = read_history(trace.read(data))
         accepted = None if history is None else history.accepted_at
-        views.append(
-            of_running(
-                live, run.start, run.figures, job_in(data), found.box, accepted_at=accepted, supervised=run.supervised, now=found.now
-            )
-        )
+        view = of_running(live, run.start, run.figures, job_in(data), found.box, accepted_at=accepted, supervised=run.supervised, now=found.now)
+        views.append(replace(view, state=ENDED_STATE) if run.ended else view)
     views.sort(key=lambda view: (view.started_at or 0.0, view.name))
     for entry in found.unrecorded:
         seq, name = _name(entry)
