@@ -129,10 +129,18 @@ class Resume:
             self._adopted.add(start.run)
             step = recover(Leftover(found.stage, found.accounted, same_boot))
             if step is Step.FORGET:
+                if found.stage is Stage.REFUSED:
+                    self._take_to_done(start, found.entry)
                 # nobody waits for this run: it is retired as soon as the pool tells of its end
                 self._pool.adopt(slot, record)
                 continue
             self._adopt(slot, record, start, step, found)
+
+    def _take_to_done(self, start: StartRecord, entry: str) -> None:
+        """A user put it into refused/ when its account was in it and the last rename was missing: refused/ is for what never ran."""
+        name = self._store.move_to_free(self._layout.entry(Stage.REFUSED, entry), Stage.DONE, entry)
+        self._store.sync_dirs(self._layout.stage(Stage.DONE), self._layout.stage(Stage.REFUSED))
+        self._journal.say(f"{start.job} refused -> done run={start.run} file={name}")
 
     def _adopt(self, slot: int, record: RunRecord, start: StartRecord, step: Step, found: Found) -> None:
         active = active_from_record(slot, record)

@@ -645,3 +645,31 @@ def test_a_model_that_is_missing_grows_and_is_there(spool: Spool, tmp_path: path
     assert spool.trace(DONE, "0020-b.toml")[1]["memory"] == 4_000_000
     settle(spool)
     spool.check()
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["same spooler", "another spooler"])
+@pytest.mark.parametrize("target", [DONE, REFUSED, READY, INCOMING])
+def test_a_file_that_is_taken_when_its_account_is_in_it_ends_in_one_place(spool: Spool, target: Stage, restart: bool) -> None:
+    """Without done/ the last rename has to wait, and the user is faster."""
+    spooler = spool.start()
+    spool.drop("0050-a.toml", spool.job("a", gate=True))
+    spool.until_begun("a")
+    spool.path(DONE).rename(spool.root / "away")
+    spool.open_gate("a")
+    spooler.until_said("cannot be put away")
+    assert spool.steps(RUNNING, "0050-a.toml") == ["accepted", "started", "ended"]
+    if restart:
+        spooler.kill()
+    (spool.root / "away").rename(spool.path(DONE))
+    move(spool, RUNNING, "0050-a.toml", target)
+    if restart:
+        spooler = spool.start()
+    again = target in (READY, INCOMING)
+    if again:
+        spool.until_begun("a", 2)
+        spool.open_gate("a")
+    until(lambda: len(spool.entries(DONE)) == 1, lambda: f"it is in done/: {spool.everything()}")
+    settle(spool)
+    assert spool.entries(REFUSED) == []
+    assert spool.began() == ["a", "a"] if again else ["a"]
+    spool.check()
