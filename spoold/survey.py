@@ -191,7 +191,7 @@ def survey(layout: Layout, now: float) -> Survey:
         if start is None or not record.live or (record.end is not None and start.file not in running):
             continue
         supervised = claim.is_held(layout.slot(slot).supervisor_lock)
-        over = record.end is not None and not supervised
+        over = record.end is not None  # written when no process of it was left; its supervisor may be there still, parked
         taken = {(lock, unit) for other in queue.runs() for lock, units in other.locks.items() for unit in units}
         run = Running(
             seq=start.seq,

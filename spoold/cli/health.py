@@ -161,8 +161,15 @@ def _disk(layout: Layout, settings: Settings) -> Iterator[Finding]:
     yield Finding(
         "disk",
         text,
-        None if free >= settings.disk_floor else "make room: nothing starts below the floor; or lower [disk] floor in spool.toml",
+        _disk_remedy(free, settings.disk_floor),
     )
+
+
+def _disk_remedy(free: int, floor: int) -> str | None:
+    if free < floor:
+        return "make room: nothing starts below the floor; or lower [disk] floor in spool.toml"
+    # also without a floor: on a full disk nothing is accepted, started or put away
+    return None if free else "make room: it is full, and nothing can be accepted, started or put into done/"
 
 
 def _memory(layout: Layout, settings: Settings) -> Iterator[Finding]:
