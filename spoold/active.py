@@ -41,6 +41,8 @@ class Active:
     astray: bool = False
     """Its file was not in running/ when an earlier spooler's run was taken over: what lies there under its name is not its own."""
     end: EndRecord | None = None
+    set_back: float = 0.0
+    """By how much the clock was behind what had happened before, when it ended."""
     due: float = 0.0
     pause_s: float = 0.0
     """How long the next pause after a failure is; 0: there was none."""
@@ -106,7 +108,7 @@ def running_from_record(record: RunRecord) -> Running:
 
 
 def ended_as(active: Active, end: EndRecord, file: str) -> Ended:
-    return Ended(seq=active.seq, name=active.name, at=end.ended_at, how=Outcome(end.outcome), file=file)
+    return Ended(seq=active.seq, name=active.name, at=end.ended_at + active.set_back, how=Outcome(end.outcome), file=file)
 
 
 def end_words(end: EndRecord) -> str:

@@ -51,8 +51,11 @@ def started_entry(start: StartRecord, pid: int) -> dict[str, Any]:
     }
 
 
-def ended_entry(start: StartRecord, end: EndRecord) -> dict[str, Any]:
-    """The trace of an end.  `name` is the NAME under which it ran: a number that a taken file name got is no part of it."""
+def ended_entry(start: StartRecord, end: EndRecord, set_back: float = 0.0) -> dict[str, Any]:
+    """The trace of an end.  `name` is the NAME under which it ran: a number that a taken file name got is no part of it.
+
+    `set_back`: by how many seconds the clock was behind what had happened before; then that is said, for the order of ends.
+    """
     entry: dict[str, Any] = {"step": "ended", "at": moment(end.ended_at or start.started_at), "run": end.run, "name": start.name, "outcome": end.outcome}
     if end.exit is not None:
         entry["exit"] = end.exit
@@ -66,6 +69,8 @@ def ended_entry(start: StartRecord, end: EndRecord) -> dict[str, Any]:
     }
     if end.why:
         entry["why"] = end.why
+    if set_back > 0.0:
+        entry["clock_behind_s"] = round(set_back, 3)
     return entry
 
 
@@ -78,9 +83,9 @@ def snapshot(start: StartRecord) -> bytes:
     return start.text.encode("utf-8", "surrogateescape")
 
 
-def account(start: StartRecord, end: EndRecord, *more: Mapping[str, Any]) -> bytes:
+def account(start: StartRecord, end: EndRecord, *more: Mapping[str, Any], set_back: float = 0.0) -> bytes:
     """The whole job file after a run."""
-    return trace.append(snapshot(start), started_entry(start, end.pid), ended_entry(start, end), *more)
+    return trace.append(snapshot(start), started_entry(start, end.pid), ended_entry(start, end, set_back), *more)
 
 
 def newest(store: Store, stage: Stage) -> list[str]:
@@ -186,6 +191,8 @@ class Archive:
             ran_as = last.get("name")
             if isinstance(ran_as, str) and any(ran_as == name for _, name in candidates):
                 name = ran_as
+            behind = last.get("clock_behind_s", 0.0)
+            at += behind if isinstance(behind, float) else 0.0
             return [Ended(seq=seq or 0, name=name, at=at, how=outcome, file=file)]
         ident = self._store.ident(path)
         at = 0.0 if ident is None else ident.ctime_ns / 1e9

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from jobspec.names import BadNameError, parse_file_name, show
 from jobspec.spec import Job
-from jobspec.units import format_size
+from jobspec.units import format_duration, format_size
 from spoold import dependencies, host, scheduler
 from spoold.active import Active, Requeued
 from spoold.admission import History, never
+from spoold.dates import STEP_S, Dates
 from spoold.door import Door
 from spoold.errors import SpoolError
 from spoold.guarding import Guarding
@@ -63,9 +65,10 @@ class Crank:
         self._o = opened
         self._journal = journal
         self.queue = Queue()
+        self._dates = Dates()
         self.surroundings = Surroundings(opened, journal)
         self.shelf = Shelf(opened.store, self.queue, model_bytes=self._model_bytes)
-        self._refusing = Refusing(opened.store, self.queue, self.shelf, journal)
+        self._refusing = Refusing(opened.store, self.queue, self.shelf, journal, self._dates)
         self.runs = Runs(opened.layout, opened.store, opened.pool, self.queue, journal, on_refused=self._refusing.owe)
         self._pickup = Pickup(opened.store, model_bytes=self._model_bytes, being_run=self.runs.is_of_run)
         self.door = Door(opened.store, self._pickup, journal, on_shelf=self.shelf.knows, crowded=crowded)
@@ -95,8 +98,41 @@ class Crank:
         self._resume.recover(self.surroundings.settings, box.total, tick)
         resolve_ends(self.queue, self._o.archive)
         self._pickup.remember_last(self._o.archive.highest_seq)
+        self._learn_dates(time.time())
         for job in [job for job in self.queue.conditional() if job.waits_for_jobs]:
             self._check_new(job, time.time(), tick)
+
+    def _learn_dates(self, now: float) -> None:
+        """What is on record may be dated later than now, if the clock was set back while no spooler ran."""
+        for job in self.queue.in_order():
+            self._dates.was_accepted(job.accepted_at)
+        for ended in (*self.queue.ended.values(), *self.queue.past.values()):
+            self._dates.happened(ended.at)
+        self._wait_no_longer(now)
+
+    def _wait_no_longer(self, now: float) -> None:
+        """A job that was queued again in what is the future now waits its delay from now on."""
+        late = []
+        for job in self.queue.in_order():
+            item = self.shelf.item(job.key) if job.runs and job.job.retry is not None else None
+            if item is not None and item.history.requeued_at is not None and item.history.requeued_at > now + STEP_S:
+                late.append(item)
+        for item in late:
+            item.history = replace(item.history, requeued_at=now)
+        if late:
+            self.shelf.read_again(self.surroundings.settings, self.surroundings.total)
+
+    def _mind_the_clock(self, now: float, tick: float) -> None:
+        """Wall clocks count time awake: a step of the clock moves the dates of the runs with it."""
+        step = self._dates.step(now, tick)
+        if step == 0.0:
+            return
+        for run in self.queue.runs():
+            self.queue.update(replace(run, started_at=run.started_at + step))
+        if step < 0:
+            self._journal.say(f"the clock was set back by {format_duration(round(-step))}")
+            self._wait_no_longer(now)
+        self.starting.stale = True
 
     def reload(self) -> None:
         """Read spool.toml again."""
@@ -144,6 +180,7 @@ class Crank:
         """Everything that can be done now.  `now` is the date, `tick` counts time awake."""
         if not self._o.owner.still_ours():
             self._own_again()
+        self._mind_the_clock(now, tick)
         hints = self._o.watcher.drain()
         if self._collect(now, tick):
             self.starting.decide(now, tick)
@@ -209,7 +246,7 @@ class Crank:
                 self.starting.calm()
             elif isinstance(event, Failed):
                 self.starting.take_back(active, event.why, tick)
-            elif self.runs.note_end(event.run, event.end, tick) is not None:
+            elif self.runs.note_end(event.run, event.end, tick, self._dates.ended(event.end.ended_at)) is not None:
                 freed = True
                 if active.comes_back:
                     self._put_away(now, tick)
@@ -244,13 +281,14 @@ class Crank:
         for job in changes.withdrawn:
             self._journal.say(f"{job.file.removesuffix('.toml')} was taken out of ready/: withdrawn")
             if self.queue.waiting_for(job.name):
-                self.ledger.add(job.seq, job.name, now)
-            self.queue.note_end(Ended(seq=job.seq, name=job.name, at=now, how=Fate.WITHDRAWN))
+                self.ledger.add(job.seq, job.name, self._dates.date(now))
+            self.queue.note_end(Ended(seq=job.seq, name=job.name, at=self._dates.date(now), how=Fate.WITHDRAWN))
         for job, entry, why in changes.broken:
             refused_as = self._refuse_entry(Stage.READY, entry, why)
             if refused_as is None:
                 self.door.hint(Stage.READY, entry, tick)  # it is tried again there
-            self.queue.note_end(Ended(seq=job.seq, name=job.name, at=now, how=Fate.REFUSED, file=f"refused/{refused_as or plain_name(entry)}"))
+            file = f"refused/{refused_as or plain_name(entry)}"
+            self.queue.note_end(Ended(seq=job.seq, name=job.name, at=self._dates.date(now), how=Fate.REFUSED, file=file))
         for entry in changes.foreign:
             self.door.hint(Stage.READY, entry, tick)
         for job in (*changes.changed, *(new for _, new in changes.renamed)):
@@ -288,12 +326,14 @@ class Crank:
             return
         end = host.awake() + DOOR_TIME_S
         box = self.surroundings.box(tick)
-        for entry, taken in self.door.work(self.queue, self.surroundings.settings, box, now=now, tick=tick, more=lambda: host.awake() < end):
-            self._taken(entry, taken, now, tick)
+        date = self._dates.date(now)
+        for entry, taken in self.door.work(self.queue, self.surroundings.settings, box, now=date, tick=tick, more=lambda: host.awake() < end):
+            self._taken(entry, taken, date, tick)
 
     def _taken(self, entry: str, taken: Taken, now: float, tick: float) -> None:
         match taken:
             case Accepted(job=job):
+                self._dates.was_accepted(job.accepted_at)
                 self.shelf.add(job, taken.entry, taken.ident, taken.data, History(accepted_at=job.accepted_at, claim=taken.claim))
                 self._journal.say(f"{job.file.removesuffix('.toml')} {taken.origin.partition('/')[0]} -> ready uid={taken.uid}")
                 self._check_new(job, now, tick)
@@ -312,7 +352,7 @@ class Crank:
             name = parse_file_name(plain_name(entry))
         except BadNameError:
             return
-        self.queue.note_end(Ended(seq=name.seq or 0, name=name.name, at=now, how=Fate.REFUSED, file=f"refused/{refused_as}"))
+        self.queue.note_end(Ended(seq=name.seq or 0, name=name.name, at=self._dates.date(now), how=Fate.REFUSED, file=f"refused/{refused_as}"))
 
     # looking around ---------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ Fails: never; a refusal that the disk does not allow is said and tried again.
 from __future__ import annotations
 
 from jobspec.names import safe_entry, show
+from spoold.dates import Dates
 from spoold.journal import Journal
 from spoold.model import Ended, Fate, Queue, Refuse, Stage
 from spoold.shelf import Shelf
@@ -16,11 +17,12 @@ from spoold.store import Store, plain_name
 class Refusing:
     """The way into refused/."""
 
-    def __init__(self, store: Store, queue: Queue, shelf: Shelf, journal: Journal) -> None:
+    def __init__(self, store: Store, queue: Queue, shelf: Shelf, journal: Journal, dates: Dates) -> None:
         self._store = store
         self._queue = queue
         self._shelf = shelf
         self._journal = journal
+        self._dates = dates
         self._owed: dict[str, str] = {}
 
     def refuse(self, refuse: Refuse, now: float) -> None:
@@ -43,7 +45,7 @@ class Refusing:
         self._shelf.remove(job.key)
         self.owe(name, refuse.why, written)
         self._journal.say(f"{plain_name(job.file).removesuffix('.toml')} ready -> refused: {refuse.why}")
-        self._queue.note_end(Ended(seq=job.seq, name=job.name, at=now, how=Fate.REFUSED, file=f"refused/{name}"))
+        self._queue.note_end(Ended(seq=job.seq, name=job.name, at=self._dates.date(now), how=Fate.REFUSED, file=f"refused/{name}"))
 
     def refuse_entry(self, stage: Stage, entry: str, why: str) -> str | None:
         """A file that is no job of the queue.  The name it got, or None if it is gone or cannot be refused now."""

@@ -149,12 +149,13 @@ class Runs:
 
     # the end ----------------------------------------------------------------------------------------------------------
 
-    def note_end(self, run: int, end: EndRecord, tick: float) -> Active | None:
-        """No process of the run is left.  What it held is free from now on; its file is put away by `finish`."""
+    def note_end(self, run: int, end: EndRecord, tick: float, ended_at: float) -> Active | None:
+        """No process of the run is left.  What it held is free from now on; its file is put away by `finish_due`.  `ended_at` is the date that it is given."""
         active = self._active.get(run)
         if active is None or active.end is not None:
             return None
         active.end = end
+        active.set_back = ended_at - end.ended_at
         active.due = tick
         if self._queue.run(run) is not None:
             self._queue.end(run)
@@ -201,12 +202,12 @@ class Runs:
     def _put_away(self, active: Active, start: StartRecord, end: EndRecord, now: float) -> Requeued | None:
         if active.may_retry and wants_retry(start, end):
             why = f"retry after {end.outcome}"
-            data = account(start, end, requeued_entry(now, why))
+            data = account(start, end, requeued_entry(now, why), set_back=active.set_back)
             self._rewrite(active, Stage.RUNNING, active.entry, data)
             self._store.back_to_ready(active.entry)
             self._journal.say(f"{active.job} running -> ready run={active.run} {end_words(end)} ({why})")
             return Requeued(active.entry, data)
-        self._rewrite(active, Stage.RUNNING, active.entry, account(start, end))
+        self._rewrite(active, Stage.RUNNING, active.entry, account(start, end, set_back=active.set_back))
         name = self._store.finish(active.entry)
         self._journal.say(f"{active.job} running -> done run={active.run} {end_words(end)}{'' if name == active.entry else f' file={name}'}")
         self._queue.note_end(ended_as(active, end, f"done/{name}"))
@@ -216,11 +217,11 @@ class Runs:
         """A user took the file out of running/: write the account to wherever it is now."""
         stage, entry = self._whereabouts(active)
         if stage is Stage.READY:
-            data = account(start, end, requeued_entry(now, "moved to ready/ while it ran"))
+            data = account(start, end, requeued_entry(now, "moved to ready/ while it ran"), set_back=active.set_back)
             self._rewrite(active, Stage.READY, entry, data)
             self._journal.say(f"{active.job} running -> ready run={active.run} {end_words(end)} (by hand)")
             return Requeued(entry, data)
-        data = account(start, end)
+        data = account(start, end, set_back=active.set_back)
         if stage is Stage.INCOMING:
             self._rewrite(active, Stage.INCOMING, entry, data)
             self._journal.say(f"{active.job} running -> incoming run={active.run} {end_words(end)} (by hand)")
