@@ -14,7 +14,8 @@ from typing import Any
 
 def change(changes: dict[str, Any]) -> None:
     """In a process under test: `set` gives constants other values, `shift` is a file with the seconds by which the clock is wrong, `boot` names the boot,
-    `old_disk`: the file system knows no rename that replaces nothing, `plan` arms failpoints."""
+    `old_disk`: the file system knows no rename that replaces nothing, `power` has the power
+    fail, `plan` arms failpoints."""
     for path, value in changes.get("set", {}).items():
         module, _, name = path.rpartition(".")
         if module in sys.modules or not changes.get("launcher"):
@@ -31,6 +32,10 @@ def change(changes: dict[str, Any]) -> None:
         from spoold import host_linux
 
         host_linux._renameat2 = _unknown
+    if changes.get("power"):
+        import powercut
+
+        powercut.arm(changes["power"])
     if changes.get("plan"):
         import failpoints
 

@@ -101,7 +101,7 @@ def _become_spooler(command: dict[str, Any]) -> None:
         from spoold.layout import Layout
 
         changes = command["changes"]
-        in_launcher = {key: value for key, value in changes.items() if key in ("set", "shift", "boot", "old_disk")}
+        in_launcher = {key: value for key, value in changes.items() if key in ("set", "shift", "boot", "old_disk", "power")}
         in_launcher |= {"plan": changes.get("supervisor_plan"), "launcher": True}
         spawn._CODE = (
             f"import sys; sys.path[:0] = [{HERE!r}, {HOME!r}]; import spoold.launcher, changes; "
