@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 
+import psutil
 import pytest
 from leftovers import ANOTHER_BOOT, accepted, ended, put, record
 from rig import Rig
@@ -320,6 +321,33 @@ def test_the_next_job_has_the_lock_of_one_that_ended_and_could_not_be_put_away(r
     rig.begin()
     rig.until_settled()
     assert (outcome_of(rig, "a"), outcome_of(rig, "b")) == ("ok", "failed")
+
+
+def test_nothing_starts_while_a_supervisor_of_the_last_spooler_may_still_start_a_job(rig: Rig) -> None:
+    rig.begin()
+    rig.until_up()
+    (launcher,) = rig.launchers()
+    rig.until(lambda: psutil.Process(launcher).children(), "a supervisor is parked")
+    rig.until(lambda: (rig.root / ".spoold/slots/1/record").stat().st_size > 0, "it is up")
+    supervisors = psutil.Process(launcher).children()
+    for supervisor in supervisors:
+        supervisor.suspend()
+    rig.queue("0010-a.toml", gate=True)
+    rig.until(lambda: rig.place(Stage.RUNNING, "a"), "its order is on its way")
+    rig.kill()
+    rig.begin()
+    rig.until(lambda: rig.said("may still be about to start a job"), "it waits, and says so")
+    rig.queue("0020-b.toml")
+    rig.until(lambda: rig.place(Stage.READY, "b"), "b is accepted")
+    assert rig.began() == []
+    for supervisor in supervisors:
+        supervisor.resume()
+    rig.until_begun("a")
+    rig.until(lambda: rig.said("run=1 of an earlier spooler goes on"), "it is adopted")
+    assert rig.began() == ["a"], rig.account("its lock was given away")
+    rig.open_gate("a")
+    rig.until_settled()
+    rig.judge()
 
 
 def test_the_account_of_a_job_from_another_life_is_never_overwritten(rig: Rig) -> None:
