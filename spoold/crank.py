@@ -15,9 +15,9 @@ from typing import Final
 from jobspec.names import BadNameError, parse_file_name, show
 from jobspec.spec import Job
 from jobspec.units import format_duration, format_size
-from spoold import dependencies, host, scheduler
+from spoold import host, scheduler
 from spoold.active import Active, Requeued
-from spoold.admission import History, never
+from spoold.admission import History
 from spoold.dates import STEP_S, Dates
 from spoold.door import Door
 from spoold.errors import SpoolError
@@ -25,8 +25,9 @@ from spoold.guarding import Guarding
 from spoold.journal import Journal
 from spoold.ledger import Ledger
 from spoold.meter import crowded
-from spoold.model import Ended, Fate, Queue, Ready, Refuse, Stage
+from spoold.model import Ended, Fate, Queue, Stage
 from spoold.modelsize import model_bytes
+from spoold.newcomers import Newcomers
 from spoold.opening import Opened
 from spoold.pickup import Accepted, Gone, Later, Pickup, Refused, Taken
 from spoold.pool import Ended as RunEnded
@@ -36,7 +37,7 @@ from spoold.resume import Resume
 from spoold.retention import Retention
 from spoold.runs import Runs
 from spoold.settings import Durability
-from spoold.shelf import Changes, Shelf
+from spoold.shelf import Shelf
 from spoold.starting import Starting
 from spoold.store import plain_name
 from spoold.surroundings import Surroundings
@@ -77,12 +78,14 @@ class Crank:
             opened.layout, opened.store, opened.pool, opened.archive, self.queue, self.runs, self.shelf, self.door, self.ledger, journal
         )
         self.starting = Starting(opened, self.queue, self.shelf, self.runs, self._refusing, self._resume, self.surroundings, journal)
+        self._newcomers = Newcomers(opened, self.queue, self.door, self.ledger, self._refusing, self.starting, self.surroundings, self._dates, journal)
         self._retention = Retention(opened.store, self.queue, journal, logs_in_use=self.runs.logs)
         self._guarding = Guarding(opened, self.queue, self.runs, self.surroundings, journal)
         self._root = self._root_ident()
         self._mtimes: dict[Stage, int] = {}
         self._next_look = 0.0
         self._next_look_into = 0.0
+        self._next_models = 0.0
         self._next_list: dict[Stage, float] = {}
 
     # what the daemon asks ---------------------------------------------------------------------------------------------
@@ -100,7 +103,7 @@ class Crank:
         self._pickup.remember_last(self._o.archive.highest_seq)
         self._learn_dates(time.time())
         for job in [job for job in self.queue.conditional() if job.waits_for_jobs]:
-            self._check_new(job, time.time(), tick)
+            self._newcomers.check(job, time.time(), tick)
 
     def _learn_dates(self, now: float) -> None:
         """What is on record may be dated later than now, if the clock was set back while no spooler ran."""
@@ -200,7 +203,7 @@ class Crank:
             elif label != Stage.RUNNING.value or self.runs.concerns_us(entry):
                 self._next_look = tick
         if in_ready or self.shelf.odd:
-            self._guard("ready", lambda: self._apply(self.shelf.look(self.surroundings.settings, self.surroundings.total, tick, in_ready), now, tick))
+            self._guard("ready", lambda: self._newcomers.apply(self.shelf.look(self.surroundings.settings, self.surroundings.total, tick, in_ready), now, tick))
         if self.starting.running_is_odd:
             self.starting.running_is_odd = False
             self._next_look = tick
@@ -270,56 +273,6 @@ class Crank:
 
     # users ------------------------------------------------------------------------------------------------------------
 
-    def _apply(self, changes: Changes, now: float, tick: float) -> None:
-        """What users did in ready/, as far as others are concerned."""
-        if not changes:
-            return
-        self.starting.stale = True
-        for old, new in changes.renamed:
-            if old.key != new.key or old.held != new.held:
-                self._journal.say(f"{old.file.removesuffix('.toml')} ready -> ready as {new.file}")
-        for job in changes.withdrawn:
-            self._journal.say(f"{job.file.removesuffix('.toml')} was taken out of ready/: withdrawn")
-            if self.queue.waiting_for(job.name):
-                self.ledger.add(job.seq, job.name, self._dates.date(now))
-            self.queue.note_end(Ended(seq=job.seq, name=job.name, at=self._dates.date(now), how=Fate.WITHDRAWN))
-        for job, entry, why in changes.broken:
-            refused_as = self._refuse_entry(Stage.READY, entry, why)
-            if refused_as is None:
-                self.door.hint(Stage.READY, entry, tick)  # it is tried again there
-            file = f"refused/{refused_as or plain_name(entry)}"
-            self.queue.note_end(Ended(seq=job.seq, name=job.name, at=self._dates.date(now), how=Fate.REFUSED, file=file))
-        for entry in changes.foreign:
-            self.door.hint(Stage.READY, entry, tick)
-        for job in (*changes.changed, *(new for _, new in changes.renamed)):
-            self._check_new(job, now, tick)
-
-    def _check_new(self, job: Ready, now: float, tick: float) -> None:
-        """A job that is new in the queue, or that says something new: impossible, or part of a cycle?"""
-        current = self.queue.live(job.name)
-        if not isinstance(current, Ready):
-            return
-        if current.waits_for_jobs:
-            resolve_ends(self.queue, self._o.archive, only=current)
-        problems = never(current, self.surroundings.box(tick))
-        if problems:
-            self._refuse(Refuse(current, "; ".join(problems)), now)
-            return
-        cycle = dependencies.find_cycle(self.queue, current)
-        if cycle is not None:
-            text = dependencies.cycle_text(cycle)
-            for member in [self.queue.live(name) for name in cycle]:
-                if isinstance(member, Ready):
-                    self._refuse(Refuse(member, text), now)
-
-    def _refuse(self, refuse: Refuse, now: float) -> None:
-        self._refusing.refuse(refuse, now)
-        self.starting.stale = True
-
-    def _refuse_entry(self, stage: Stage, entry: str, why: str) -> str | None:
-        self.starting.stale = True
-        return self._refusing.refuse_entry(stage, entry, why)
-
     def _work_at_door(self, now: float, tick: float) -> None:
         """Accept what is due, for a while."""
         if self.door.next_due is None or self.door.next_due > tick:
@@ -336,7 +289,7 @@ class Crank:
                 self._dates.was_accepted(job.accepted_at)
                 self.shelf.add(job, taken.entry, taken.ident, taken.data, History(accepted_at=job.accepted_at, claim=taken.claim))
                 self._journal.say(f"{job.file.removesuffix('.toml')} {taken.origin.partition('/')[0]} -> ready uid={taken.uid}")
-                self._check_new(job, now, tick)
+                self._newcomers.check(job, now, tick)
                 self.starting.stale = True
             case Refused():
                 self._refusing.owe(taken.entry, taken.why, not taken.why_owed)
@@ -377,8 +330,10 @@ class Crank:
         self._guard("reasons", self._refusing.pay)
         unsynced = self._o.store.unsynced
         self._journal.once("sync", None if unsynced is None else f"the last moves may not outlive a power cut: {unsynced}")
-        if self.shelf.missing_models():
-            self._note(bool(self.shelf.read_again(around.settings, around.total)))
+        if tick >= self._next_models:
+            began = host.awake()
+            self._note(self.shelf.look_for_models(around.settings, around.total))
+            self._next_models = tick + SCAN_SHARE * (host.awake() - began)
         self.starting.reopen(tick)
         # memory may have become free without an event of ours
         self._note(self.queue.ready_count > 0)
@@ -402,16 +357,16 @@ class Crank:
         settings, total = self.surroundings.settings, self.surroundings.total
         if tick >= self._next_look_into:
             began = host.awake()
-            self._apply(self.shelf.look_into(settings, total, tick), now, tick)
+            self._newcomers.apply(self.shelf.look_into(settings, total, tick), now, tick)
             self._next_look_into = tick + max(LOOK_INTO_S, SCAN_SHARE * (host.awake() - began))
             self.queue.forget()
             self.starting.forget()
-        self._if_changed(Stage.READY, tick, lambda: self._apply(self.shelf.look(settings, total, tick), now, tick))
+        self._if_changed(Stage.READY, tick, lambda: self._newcomers.apply(self.shelf.look(settings, total, tick), now, tick))
 
     def _look_at_running(self, now: float, tick: float) -> None:
         for entry in self.runs.look(tick):
             if not self._resume.is_stray(entry):
-                self._refuse_entry(Stage.RUNNING, entry, "only the spooler starts jobs: put it into incoming/ to have it queued")
+                self._newcomers.refuse_entry(Stage.RUNNING, entry, "only the spooler starts jobs: put it into incoming/ to have it queued")
         due = self.runs.next_due(tick)
         if due is not None:
             self._next_look = min(self._next_look, due)

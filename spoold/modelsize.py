@@ -37,8 +37,8 @@ def size_of(path: str, cwd: str) -> int | None:
                     return total
                 try:
                     found = os.stat(os.path.join(directory, name))
-                except FileNotFoundError:
-                    continue
+                except OSError:
+                    continue  # gone meanwhile, or not ours to look at
                 if (found.st_dev, found.st_ino) not in counted:
                     counted.add((found.st_dev, found.st_ino))
                     total += found.st_size

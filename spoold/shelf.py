@@ -184,6 +184,12 @@ class Shelf:
         self._exchange(item, ready)
         return True
 
+    def look_for_models(self, settings: Settings, total: int) -> bool:
+        """Look again for the model files that were not there; True if one is there now."""
+        missing = [item for item in self._items.values() if item.ready.memory is None]
+        found = [self._admit_again(item, settings, total) for item in missing]
+        return any(found)
+
     def missing_models(self) -> bool:
         """Some job waits for a model file that was not there."""
         return any(item.ready.memory is None for item in self._items.values())

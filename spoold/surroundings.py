@@ -71,7 +71,7 @@ class Surroundings:
         paused = read_paused(self._opened.layout)
         if paused == self.paused:
             return False
-        self._journal.say(f"paused: {show(paused)}" if paused is not None else "goes on: PAUSED is gone")
+        self._journal.say((f"paused: {show(paused)}" if paused else "paused") if paused is not None else "goes on: PAUSED is gone")
         self.paused = paused
         return True
 
