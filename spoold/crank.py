@@ -24,7 +24,7 @@ from spoold.errors import SpoolError
 from spoold.guarding import Guarding
 from spoold.journal import Journal
 from spoold.ledger import Ledger
-from spoold.meter import crowded
+from spoold.meter import crowding
 from spoold.model import Ended, Fate, Queue, Stage
 from spoold.modelsize import model_bytes
 from spoold.newcomers import Newcomers
@@ -72,7 +72,7 @@ class Crank:
         self._refusing = Refusing(opened.store, self.queue, self.shelf, journal, self._dates)
         self.runs = Runs(opened.layout, opened.store, opened.pool, self.queue, journal, on_refused=self._refusing.owe)
         self._pickup = Pickup(opened.store, model_bytes=self._model_bytes, being_run=self.runs.is_of_run)
-        self.door = Door(opened.store, self._pickup, journal, on_shelf=self.shelf.knows, crowded=crowded)
+        self.door = Door(opened.store, self._pickup, journal, on_shelf=self.shelf.knows, crowding=crowding)
         self.ledger = Ledger(opened.store)
         self._resume = Resume(
             opened.layout, opened.store, opened.pool, opened.archive, self.queue, self.runs, self.shelf, self.door, self.ledger, journal

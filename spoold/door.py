@@ -6,6 +6,8 @@ it is tried again with growing pauses and never at once.  Never renames anything
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -21,8 +23,8 @@ LITTER_S: Final = 60.0
 """How long something may lie in incoming/ unread before it is named."""
 LINGER_S: Final = 0.004
 """Some copy programs close a file and then set its mode by name, a few microseconds later: taken away at once, they would report an error."""
-CROWDED_LINGER_S: Final = 0.015
-"""The same where processes wait for a processor: such a program may be kept from it just then."""
+MOST_LINGER_S: Final = 0.1
+"""The same where processes wait for a processor: such a program may be kept from it just then, the longer the more there are."""
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
 T = TypeVar("T")
@@ -44,19 +46,21 @@ class _Waiting:
 class Door:
     """incoming/, the claims that an earlier spooler left, and files that users put into ready/ themselves.
 
-    `on_shelf` tells whether an entry of ready/ is that of a job which is accepted: the shelf's, and not the door's; `crowded` whether
-    processes wait for a processor.
+    `on_shelf` tells whether an entry of ready/ is that of a job which is accepted: the shelf's, and not the door's; `crowding` how many
+    processes want to run for each processor.
     """
 
-    def __init__(self, store: Store, pickup: Pickup, journal: Journal, *, on_shelf: Callable[[str], bool], crowded: Callable[[], bool]) -> None:
+    def __init__(self, store: Store, pickup: Pickup, journal: Journal, *, on_shelf: Callable[[str], bool], crowding: Callable[[], float]) -> None:
         self._store = store
         self._pickup = pickup
         self._journal = journal
         self._on_shelf = on_shelf
-        self._crowded = crowded
+        self._crowding = crowding
         self._linger = (float("-inf"), LINGER_S)
         self._last_due = float("-inf")
         self._waiting: dict[tuple[Stage, str], _Waiting] = {}
+        self._line: list[tuple[float, int, str, int, Stage]] = []
+        self._counter = itertools.count()
         self._claims: dict[Claimed, _Waiting] = {}
         self._litter: dict[str, float] = {}
         self._named: set[str] = set()
@@ -73,11 +77,27 @@ class Door:
             # never before one that was dropped earlier, and may have to be left alone for longer
             self._last_due = max(self._last_due, tick + self._linger_s(tick))
             self._waiting[(stage, entry)] = _Waiting(self._last_due, tick if before is None else before.since, ident.ctime_ns)
+            self._stand_in_line(stage, entry)
 
     def _linger_s(self, tick: float) -> float:
         if self._linger[0] != tick:
-            self._linger = (tick, CROWDED_LINGER_S if self._crowded() else LINGER_S)
+            crowding = self._crowding()
+            self._linger = (tick, LINGER_S if crowding <= 1 else min(MOST_LINGER_S, 2 * LINGER_S * crowding))
         return self._linger[1]
+
+    def _stand_in_line(self, stage: Stage, entry: str) -> None:
+        waiting = self._waiting[(stage, entry)]
+        heapq.heappush(self._line, (waiting.due, waiting.dropped_ns, entry, next(self._counter), stage))
+
+    def _first(self) -> tuple[Stage, str, _Waiting] | None:
+        """Who is due first.  Places in the line of those that were taken, or have another place now, are given up."""
+        while self._line:
+            due, _, entry, _, stage = self._line[0]
+            waiting = self._waiting.get((stage, entry))
+            if waiting is not None and waiting.due == due:
+                return stage, entry, waiting
+            heapq.heappop(self._line)
+        return None
 
     def left_claim(self, claim: str, tick: float) -> None:
         """An earlier spooler took this out of incoming/ and did not finish."""
@@ -104,8 +124,9 @@ class Door:
     @property
     def next_due(self) -> float | None:
         """The next moment at which an entry is due, on the clock of `tick`."""
-        dues = [waiting.due for waiting in (*self._waiting.values(), *self._claims.values())]
-        return min(dues, default=None)
+        first = self._first()
+        dues = [waiting.due for waiting in self._claims.values()]
+        return min(dues if first is None else [first[2].due, *dues], default=None)
 
     @property
     def empty(self) -> bool:
@@ -123,17 +144,15 @@ class Door:
 
         for claimed in sorted((claimed for claimed, waiting in self._claims.items() if waiting.due <= tick), key=lambda claimed: claimed.claim):
             yield from admit(claimed, self._claims[claimed])
-        due = sorted((waiting.dropped_ns, entry, stage.value) for (stage, entry), waiting in self._waiting.items() if waiting.due <= tick)
-        for _, entry, stage_name in due:
-            if not more():
-                return
-            stage = Stage(stage_name)
+        while (first := self._first()) is not None and first[2].due <= tick and more():
+            stage, entry, waiting = first
+            heapq.heappop(self._line)
             if stage is Stage.READY and self._on_shelf(entry):
                 del self._waiting[(stage, entry)]
                 continue
-            waiting = self._waiting[(stage, entry)]
-            taken = self._try(waiting, f"{stage_name}/{entry}", tick, lambda: self._pickup.take(stage, entry, queue, tick))  # noqa: B023
+            taken = self._try(waiting, f"{stage.value}/{entry}", tick, lambda: self._pickup.take(stage, entry, queue, tick))  # noqa: B023
             if taken is None:
+                self._stand_in_line(stage, entry)
                 continue
             del self._waiting[(stage, entry)]
             if isinstance(taken, Claimed):

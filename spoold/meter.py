@@ -61,11 +61,11 @@ def disk_free(path: str) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def crowded() -> bool:
-    """More processes want to run than there are processors, so that one may be kept waiting between two of its steps."""
+def crowding() -> float:
+    """How many processes want to run for each processor; where there are more than one, a process may be kept waiting between two of its steps."""
     try:
         with open("/proc/loadavg", "rb") as file:
             wanting = int(file.read(64).split()[3].partition(b"/")[0])
     except (OSError, ValueError, IndexError):
         wanting = int(os.getloadavg()[0]) + 1  # of the last minute, and without us
-    return wanting > (os.cpu_count() or 1)
+    return wanting / (os.cpu_count() or 1)

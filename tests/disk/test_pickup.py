@@ -16,7 +16,7 @@ import pytest
 
 from jobspec import trace
 from spoold import host
-from spoold.door import CROWDED_LINGER_S, LINGER_S, LITTER_S, Door
+from spoold.door import LINGER_S, LITTER_S, MOST_LINGER_S, Door
 from spoold.layout import Layout
 from spoold.model import Box, Queue, Ready, Stage
 from spoold.modelsize import model_bytes
@@ -40,9 +40,9 @@ class Desk:
         self.queue = Queue()
         self.said: list[str] = []
         self.tick = 1000.0
-        self.crowded = False
+        self.crowding = 0.5
         pickup = Pickup(self.store, model_bytes=lambda job: model_bytes(job, "/"), being_run=lambda opened: False)
-        self.door = Door(self.store, pickup, self, on_shelf=lambda entry: False, crowded=lambda: self.crowded)
+        self.door = Door(self.store, pickup, self, on_shelf=lambda entry: False, crowding=lambda: self.crowding)
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -128,14 +128,14 @@ def test_files_without_a_number_get_theirs_in_the_order_in_which_they_were_dropp
 
 
 def test_a_file_that_is_left_alone_for_longer_is_not_overtaken(desk: Desk) -> None:
-    desk.crowded = True
+    desk.crowding = 4.0
     desk.drop("first.toml")
     desk.tick += 0.001
-    desk.crowded = False
+    desk.crowding = 0.5
     desk.drop("second.toml")
-    assert desk.door.next_due == desk.tick - 0.001 + CROWDED_LINGER_S
+    assert desk.door.next_due == desk.tick - 0.001 + 8 * LINGER_S
     assert desk.look() == {}
-    desk.look(CROWDED_LINGER_S)
+    desk.look(8 * LINGER_S)
     assert desk.entries(Stage.READY) == ["0010-first.toml", "0020-second.toml"]
 
 
@@ -533,11 +533,12 @@ def test_the_private_directories_are_made_again(desk: Desk) -> None:
 def test_a_file_is_left_alone_for_longer_where_its_writer_may_be_kept_from_a_processor(desk: Desk) -> None:
     desk.drop("a.toml")
     assert desk.door.next_due == desk.tick + LINGER_S
-    desk.crowded = True
-    desk.tick += 1
-    desk.drop("a.toml")
-    assert desk.door.next_due == desk.tick + CROWDED_LINGER_S
-    assert isinstance(desk.look(CROWDED_LINGER_S)["a.toml"], Accepted)
+    for crowding, linger_s in ((1.5, 3 * LINGER_S), (5.0, 10 * LINGER_S), (500.0, MOST_LINGER_S)):
+        desk.crowding = crowding
+        desk.tick += 1
+        desk.drop("a.toml")
+        assert desk.door.next_due == desk.tick + linger_s
+    assert isinstance(desk.look(MOST_LINGER_S)["a.toml"], Accepted)
 
 
 # what is no job -----------------------------------------------------------------------------------------------------------
