@@ -126,7 +126,8 @@ def suggest(file: str) -> str:
         digits = digits.lstrip("0")[:MAX_DIGITS].rjust(_WIDTH, "0")
     if digits is None:
         # cleaning must not turn the start of a NAME into a number
-        name = _NUMBERED.sub(r"\1_\2", name)
+        start = _NUMBERED.match(name)
+        name = name if start is None else f"{start[1]}_{start[2]}"
     head = "" if digits is None else f"{digits}-"
     room = (_MAX_BARE if digits is None else MAX_FILE_NAME) - len(head) - len(SUFFIX)
     return f"{head}{name[:room]}{SUFFIX}"

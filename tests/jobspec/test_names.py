@@ -92,6 +92,7 @@ def test_every_suggestion_is_a_good_name(entry):
 
 
 @given(st.from_regex(r"([0-9]{1,18}-)?[A-Za-z0-9][A-Za-z0-9._+@-]{0,50}\.toml", fullmatch=True))
+@example("A0-0.toml")
 def test_a_good_name_is_suggested_as_it_is(file):
     try:
         parse_file_name(file)
