@@ -28,6 +28,8 @@ from spoold.settings import Settings, parse_settings
 
 LARGEST: Final = 1024 * 1024
 PATIENCE_S: Final = 3.0
+ROUNDED: Final = datetime.timedelta(milliseconds=2)
+"""What two dates of a trace may be wrong by, each being cut to a millisecond: jobs chosen in one turn have one date."""
 GRAIN: Final = datetime.timedelta(milliseconds=2)
 """Times in a trace are cut to milliseconds."""
 AFTER: Final[Mapping[str, frozenset[str]]] = {
@@ -293,7 +295,7 @@ def _check_order(look: Look, unordered: Collection[str]) -> None:
         group.sort()
         for index, (_, name, accepted, chosen) in enumerate(group):
             for _, later, later_accepted, later_chosen in group[index + 1 :]:
-                if later_chosen < chosen and max(accepted, later_accepted) + GRAIN < later_chosen:
+                if later_chosen + ROUNDED < chosen and max(accepted, later_accepted) + GRAIN < later_chosen:
                     look.wrong(f"{later} was chosen at {later_chosen}, before {name}, which was placed earlier and chosen at {chosen}")
 
 
