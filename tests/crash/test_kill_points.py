@@ -92,17 +92,17 @@ def test_a_job_survives_a_kill_at_each_disk_call_of_its_way(stable: Stable, tmp_
 
 def test_a_job_survives_a_kill_where_a_rename_takes_two_steps(stable: Stable, tmp_path: Path) -> None:
     points = [point for point in points_of(stable, tmp_path, days.one_job, [KILL_BEFORE], old_disk=True) if point[0] == "plan"]
-    run_points(stable, tmp_path, days.one_job, points[10::2], EVERY, old_disk=True)
+    run_points(stable, tmp_path, days.one_job, points[10::3], EVERY, old_disk=True)
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_whole_day_survives_a_kill_at_a_disk_call(stable: Stable, tmp_path: Path, shard: int) -> None:
-    run_points(stable, tmp_path, days.whole_day, points_of(stable, tmp_path, days.whole_day, KILLS, share=0.03), shard)
+    run_points(stable, tmp_path, days.whole_day, points_of(stable, tmp_path, days.whole_day, KILLS, share=0.025), shard)
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_whole_day_survives_a_disk_that_says_no_once(stable: Stable, tmp_path: Path, shard: int) -> None:
-    run_points(stable, tmp_path, days.whole_day, points_of(stable, tmp_path, days.whole_day, DISK_SAYS_NO, share=0.01), shard)
+    run_points(stable, tmp_path, days.whole_day, points_of(stable, tmp_path, days.whole_day, DISK_SAYS_NO, share=0.008), shard)
 
 
 def test_a_whole_day_survives_a_disk_that_says_no_for_a_while(stable: Stable, tmp_path: Path) -> None:
