@@ -1,6 +1,6 @@
 """Cut off, or refused by the disk, at the n-th disk call, for every n: nothing is lost, nothing runs twice.
 
-The default run takes every point of one job's way and an even sample, by a fixed seed, of a whole day's; `make soak` takes them all.
+The default run takes every point of one job's way and an even sample, by a fixed seed, of a whole day's; tests/soak takes them all.
 """
 
 from __future__ import annotations
@@ -107,19 +107,3 @@ def test_a_whole_day_survives_a_disk_that_says_no_once(stable: Stable, tmp_path:
 
 def test_a_whole_day_survives_a_disk_that_says_no_for_a_while(stable: Stable, tmp_path: Path) -> None:
     run_points(stable, tmp_path, days.whole_day, points_of(stable, tmp_path, days.whole_day, DISK_SAYS_NO, share=0.004, span=12), EVERY)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("day", [days.one_job, days.whole_day])
-@pytest.mark.parametrize("old_disk", [False, True], ids=["", "renames take two steps"])
-def test_every_point_of_a_day_where_it_can_be_cut_off(stable: Stable, tmp_path: Path, day: Day, old_disk: bool) -> None:
-    run_points(stable, tmp_path, day, points_of(stable, tmp_path, day, KILLS, old_disk=old_disk), EVERY, old_disk=old_disk)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("day", [days.one_job, days.whole_day])
-@pytest.mark.parametrize("span", [1, 12])
-def test_every_point_of_a_day_where_the_disk_can_say_no(stable: Stable, tmp_path: Path, day: Day, span: int) -> None:
-    run_points(stable, tmp_path, day, points_of(stable, tmp_path, day, DISK_SAYS_NO, span=span), EVERY)

@@ -1,6 +1,6 @@
 """SIGKILL of spooler, launcher, supervisor and job, alone and together, at named points and at random moments: nothing is lost, nothing runs twice.
 
-Random moments come from a fixed seed; `make soak` takes a thousand.
+Random moments come from a fixed seed; tests/soak takes a thousand.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import itertools
 import os
 import pathlib
 import random
-import shutil
 import signal
 import subprocess
 import time
@@ -18,7 +17,6 @@ from typing import Any
 import pytest
 from rig import Rig, name_of
 from spooling import COMMAND, REPOSITORY
-from stable import Stable
 
 from jobspec import trace
 from spoold import lockfile, slots
@@ -198,22 +196,3 @@ def at_random(rig: Rig, chance: random.Random, *, jobs: int, strikes: int, super
 @pytest.mark.parametrize("supervisors", [False, True], ids=["spooler and launcher", "all"])
 def test_kills_at_random_moments(rig: Rig, supervisors: bool) -> None:
     assert at_random(rig, random.Random(SEED), jobs=21, strikes=15, supervisors=supervisors) > 5
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-def test_a_thousand_kills_at_random_moments(stable: Stable, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    struck = jobs = 0
-    seed = SEED
-    while struck < 1000:
-        seed += 1
-        chance = random.Random(seed)
-        with Rig(stable, tmp_path / str(seed)) as rig:
-            try:
-                struck += at_random(rig, chance, jobs=40, strikes=30, supervisors=seed % 2 == 0)
-            except AssertionError as error:
-                raise AssertionError(f"seed {seed}: {error}") from error
-            jobs += 40
-        shutil.rmtree(tmp_path / str(seed))
-    with capsys.disabled():
-        print(f"\n{struck} kills, {jobs} jobs, none lost, none doubled")

@@ -83,9 +83,3 @@ def one(stable: Stable, directory: pathlib.Path, seed: int) -> int:
 
 def test_power_cuts_lose_no_job_and_start_none_twice(stable: Stable, tmp_path: pathlib.Path) -> None:
     assert sum(one(stable, tmp_path / str(seed), seed) for seed in range(9)) > 0
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-def test_five_hundred_power_cuts(stable: Stable, tmp_path: pathlib.Path) -> None:
-    assert sum(one(stable, tmp_path / str(seed), seed) for seed in range(1000, 1250)) > 100
