@@ -26,7 +26,11 @@ def rename_by_link(src: str, dst: str) -> None:
             if error.errno not in CANNOT | {errno.EPERM, errno.EMLINK}:
                 raise
         else:
-            os.unlink(src)
+            try:
+                os.unlink(src)
+            except OSError:
+                os.unlink(dst)  # who is told that it failed must not find it done by half
+                raise
             return
     if os.path.lexists(dst):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), src, None, dst)
