@@ -71,7 +71,7 @@ class Stable:
 
 def _serve(stdin: IO[bytes], stdout: IO[bytes]) -> None:
     sys.path[:0] = [HOME, HERE]
-    from spoold import daemon, host_linux, spawn  # noqa: F401
+    from spoold import daemon, host, spawn  # noqa: F401
     from spoold.layout import Layout  # noqa: F401
 
     for line in stdin:

@@ -95,6 +95,13 @@ def test_a_job_survives_a_kill_where_a_rename_takes_two_steps(stable: Stable, tm
     run_points(stable, tmp_path, days.one_job, points[10::3], EVERY, old_disk=True)
 
 
+def test_a_job_survives_a_disk_that_says_no_to_the_second_step_of_a_rename(stable: Stable, tmp_path: Path) -> None:
+    made = counted(stable, tmp_path / "count", days.one_job, old_disk=True)["plan"]
+    second = [at for at, call in enumerate(made, 1) if call.startswith("unlink ") and made[at - 2].startswith("link ")]
+    assert len(second) > 2
+    run_points(stable, tmp_path, days.one_job, [("plan", Plan("", "", "EIO", at)) for at in second], EVERY, old_disk=True)
+
+
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_a_whole_day_survives_a_kill_at_a_disk_call(stable: Stable, tmp_path: Path, shard: int) -> None:
     run_points(stable, tmp_path, days.whole_day, points_of(stable, tmp_path, days.whole_day, KILLS, share=0.025), shard)

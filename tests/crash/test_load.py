@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import psutil
 import tomli_w
 from rig import SETTINGS, Rig
 
@@ -44,6 +45,9 @@ def two_thousand_files(rig: Rig, after: int) -> None:
     rig.check()
     assert all(trace.read(path.read_bytes())[-1]["outcome"] == "ok" for path in rig.path(Stage.DONE).iterdir())
     assert len(list((rig.directory / "made").iterdir())) == MANY
+    spooler = psutil.Process(rig.pid)
+    assert spooler.num_fds() < 60, "descriptors are left open"
+    assert not [child for child in spooler.children(recursive=True) if child.status() == psutil.STATUS_ZOMBIE], "zombies are left"
 
 
 def test_thirty_starts_under_load_lose_and_double_nothing(rig: Rig) -> None:
