@@ -9,6 +9,8 @@ from typing import Final
 
 STEP_S: Final = 1.0
 """A smaller difference is the clock being slewed, or a slow turn."""
+BELIEVED_S: Final = 26 * 3600.0
+"""A date that is further ahead is one of a clock that was wrong: it must not be handed on."""
 
 
 class Dates:
@@ -30,11 +32,13 @@ class Dates:
 
     def date(self, now: float) -> float:
         """The date of what happens now."""
+        if self._latest - now > BELIEVED_S:
+            self._latest = now
         return max(now, self._latest)
 
     def ended(self, at: float) -> float:
         """The date of an end that was just seen: whoever was accepted before was accepted while it was live."""
-        if self._accepted - at >= STEP_S:
+        if STEP_S <= self._accepted - at <= BELIEVED_S:
             at = self._accepted
         self.happened(at)
         return at

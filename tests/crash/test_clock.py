@@ -124,3 +124,19 @@ def test_what_is_accepted_after_the_clock_was_set_back_is_not_dated_before_what_
     rig.until_settled()
     assert at(rig, "b", "accepted") >= at(rig, "a", "ended")
     rig.judge(unordered=("b",))
+
+
+def test_a_clock_that_was_years_ahead_once_dates_nothing_for_years(rig: Rig, clock: Clock) -> None:
+    clock.set(50 * 365 * 24 * HOUR)
+    rig.queue("0010-a.toml", gate=True)
+    rig.queue("0020-waits.toml", after=["later"])
+    rig.begin()
+    rig.until_begun("a")
+    rig.until(lambda: rig.place(Stage.READY, "waits"), "it is accepted")
+    clock.set(0.0)
+    rig.kill()
+    rig.open_gate("a")
+    rig.queue("0030-later.toml")
+    rig.until_settled()
+    rig.judge(unordered=("waits", "later"))
+    assert at(rig, "later", "accepted").year < datetime.datetime.now().year + 2
