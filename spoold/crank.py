@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -38,25 +38,23 @@ from spoold.retention import Retention
 from spoold.runs import Runs
 from spoold.settings import Durability
 from spoold.shelf import Shelf
+from spoold.stagetimes import SCAN_SHARE, StageTimes
 from spoold.starting import Starting
 from spoold.store import plain_name
 from spoold.surroundings import Surroundings
 from spoold.survey import resolve_ends
+from spoold.watcher import ROOT
 
 LOOK_S: Final = 1.0
 """How often directories are compared with what is known, should an event be lost."""
 LOOK_INTO_S: Final = 60.0
 """How often every file in ready/ is: an edit in place changes no directory."""
-SCAN_SHARE: Final = 100
-"""A scan that took so long is not repeated before a hundred times that has passed."""
 DOOR_TIME_S: Final = 0.010
 """How long a turn accepts before it looks again who may start."""
 ODD_S: Final = 0.25
 """How long a file in ready/ that is being edited is left alone."""
 BITE_S: Final = 0.05
 """The pause between two bites of a round that removes old files."""
-YOUNG_NS: Final = 2_000_000_000
-"""A directory that changed less than this ago is listed again: a change within the clock's grain leaves the same time."""
 
 
 class Crank:
@@ -82,11 +80,10 @@ class Crank:
         self._retention = Retention(opened.store, self.queue, journal, logs_in_use=self.runs.logs)
         self._guarding = Guarding(opened, self.queue, self.runs, self.surroundings, journal)
         self._root = self._root_ident()
-        self._mtimes: dict[Stage, int] = {}
+        self._times = StageTimes(opened.layout)
         self._next_look = 0.0
         self._next_look_into = 0.0
         self._next_models = 0.0
-        self._next_list: dict[Stage, float] = {}
 
     # what the daemon asks ---------------------------------------------------------------------------------------------
 
@@ -185,25 +182,24 @@ class Crank:
             self._own_again()
         self._mind_the_clock(now, tick)
         hints = self._o.watcher.drain()
+        in_ready = {entry for label, entry in hints.names if label == Stage.READY.value}
+        if in_ready or self.shelf.odd:
+            self._guard("ready", lambda: self._look_at_shelf(now, tick, in_ready))
         if self._collect(now, tick):
+            self._catch_up(now, tick)
             self.starting.decide(now, tick)
         self._put_away(now, tick)
         if self._resume.waiting:
             self._guard("recovery", lambda: self._resume.look(self.surroundings.settings, self.surroundings.total, tick))
             self._note(not self._resume.waiting)
         if hints.everything:
-            self._mtimes.clear()
+            self._times.forget()
             self._next_look = self._next_look_into = tick
-        in_ready = set()
         for label, entry in hints.names:
             if label == Stage.INCOMING.value:
                 self.door.hint(Stage.INCOMING, entry, tick)
-            elif label == Stage.READY.value:
-                in_ready.add(entry)
-            elif label != Stage.RUNNING.value or self.runs.concerns_us(entry):
+            elif label == ROOT or (label == Stage.RUNNING.value and self.runs.concerns_us(entry)):
                 self._next_look = tick
-        if in_ready or self.shelf.odd:
-            self._guard("ready", lambda: self._newcomers.apply(self.shelf.look(self.surroundings.settings, self.surroundings.total, tick, in_ready), now, tick))
         if self.starting.running_is_odd:
             self.starting.running_is_odd = False
             self._next_look = tick
@@ -212,6 +208,16 @@ class Crank:
         self._work_at_door(now, tick)
         if self.starting.due(now):
             self.starting.decide(now, tick)
+        self._times.note_ready()
+
+    def _catch_up(self, now: float, tick: float) -> None:
+        """What a user did before a job ended counts for who is next, though the news of it may still be on its way."""
+        self._guard("paused", lambda: self._note(self.surroundings.look_at_paused()))
+        if self._times.ready_was_touched:
+            self._guard("ready", lambda: self._look_at_shelf(now, tick))
+
+    def _look_at_shelf(self, now: float, tick: float, names: Iterable[str] | None = None) -> None:
+        self._newcomers.apply(self.shelf.look(self.surroundings.settings, self.surroundings.total, tick, names), now, tick)
 
     def _own_again(self) -> None:
         """The spool's .spoold/ was removed or made anew: whoever locks what is there now is its spooler.
@@ -322,11 +328,11 @@ class Crank:
         self._guard("retention", lambda: self._retention.look(around.settings, now, tick))
         if self._retention.busy:
             self._next_look = tick + BITE_S
-        self._guard("incoming", lambda: self._if_changed(Stage.INCOMING, tick, lambda: self.door.list(tick)))
+        self._guard("incoming", lambda: self._times.if_changed(Stage.INCOMING, tick, lambda: self.door.list(tick)))
         self.door.name_litter(tick)
         self._guard("running", lambda: self._look_at_running(now, tick))
         self._guard("ready", lambda: self._look_at_ready(now, tick))
-        self._guard("refused", lambda: self._if_changed(Stage.REFUSED, tick, self._o.store.sweep_whys))
+        self._guard("refused", lambda: self._times.if_changed(Stage.REFUSED, tick, self._o.store.sweep_whys))
         self._guard("reasons", self._refusing.pay)
         unsynced = self._o.store.unsynced
         self._journal.once("sync", None if unsynced is None else f"the last moves may not outlive a power cut: {unsynced}")
@@ -343,16 +349,6 @@ class Crank:
         if changed:
             self.starting.stale = True
 
-    def _if_changed(self, stage: Stage, tick: float, scan: Callable[[], None]) -> None:
-        """Scan a directory if its time has changed since the last scan; a large one not too often."""
-        mtime = os.stat(self._o.layout.stage(stage)).st_mtime_ns
-        if self._mtimes.get(stage) == mtime or tick < self._next_list.get(stage, 0.0):
-            return
-        began = host.awake()
-        scan()
-        self._next_list[stage] = tick + SCAN_SHARE * (host.awake() - began)
-        self._mtimes[stage] = mtime if time.time_ns() - mtime > YOUNG_NS else -1
-
     def _look_at_ready(self, now: float, tick: float) -> None:
         settings, total = self.surroundings.settings, self.surroundings.total
         if tick >= self._next_look_into:
@@ -361,7 +357,7 @@ class Crank:
             self._next_look_into = tick + max(LOOK_INTO_S, SCAN_SHARE * (host.awake() - began))
             self.queue.forget()
             self.starting.forget()
-        self._if_changed(Stage.READY, tick, lambda: self._newcomers.apply(self.shelf.look(settings, total, tick), now, tick))
+        self._times.if_changed(Stage.READY, tick, lambda: self._look_at_shelf(now, tick))
 
     def _look_at_running(self, now: float, tick: float) -> None:
         for entry in self.runs.look(tick):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import signal
 import time
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from spooling import SETTINGS, Spool, until
 
 from jobspec import trace
+from spoold import slots
 from spoold.model import Stage
 
 INCOMING, READY, RUNNING, DONE, REFUSED = Stage
@@ -673,3 +675,39 @@ def test_a_file_that_is_taken_when_its_account_is_in_it_ends_in_one_place(spool:
     assert spool.entries(REFUSED) == []
     assert spool.began() == ["a", "a"] if again else ["a"]
     spool.check()
+
+
+def test_what_a_user_did_before_a_job_ended_counts_for_who_is_next(spool: Spool) -> None:
+    """The end and the move reach the spooler in one turn: it is kept from turning meanwhile."""
+    spooler = spool.start()
+    busy(spool)
+    for name in ("a", "b", "c"):
+        spool.drop(f"{name}.toml", spool.job(name))
+    spool.until_in(READY, "0030-c.toml")
+    os.kill(spooler.pid, signal.SIGSTOP)
+    move(spool, READY, "0030-c.toml", READY, "0005-c.toml")
+    spool.open_gate("busy")
+    until(lambda: ["end", "busy"] in [witness[:2] for witness in spool.witnessed()], "it has ended")
+    until(lambda: slot_has_ended(spool, "busy"), "and its supervisor knows")
+    os.kill(spooler.pid, signal.SIGCONT)
+    settle(spool)
+    assert spool.began() == ["busy", "c", "a", "b"]
+    for name in ("d", "e"):
+        spool.drop(f"{name}.toml", spool.job(name, gate=name == "d"))
+    spool.until_begun("d")
+    spool.until_in(READY, "0050-e.toml")
+    os.kill(spooler.pid, signal.SIGSTOP)
+    (spool.root / "PAUSED").touch()
+    spool.open_gate("d")
+    until(lambda: slot_has_ended(spool, "d"), "d has ended")
+    os.kill(spooler.pid, signal.SIGCONT)
+    spool.until_done("0040-d.toml")
+    assert spool.began()[-1] == "d"
+    (spool.root / "PAUSED").unlink()
+    settle(spool)
+    spool.check(unordered=("c",))
+
+
+def slot_has_ended(spool: Spool, name: str) -> bool:
+    records = [slots.read(spool.layout.slot(number)) for number in slots.numbers(spool.layout)]
+    return any(record.start is not None and record.start.name == name and record.end is not None for record in records)
