@@ -112,6 +112,11 @@ def start_after_cp(directory: pathlib.Path, stamp: pathlib.Path, durability: str
     out = directory / "out"
     found = []
     with spoold(directory, durability) as running:
+        warm = directory / "warm"
+        (directory / "warm.toml").write_text(running.job(stamp, warm, "warm", "lock = []\n"))
+        subprocess.run(["cp", directory / "warm.toml", running.spool / "incoming" / "9999-warm.toml"], check=True)
+        wait_for(warm, 1)  # the spooler's own start is not what is measured
+        time.sleep(0.2)
         for number in range(count):
             source = directory / "job.toml"
             source.write_text(running.job(stamp, out, str(number), "lock = []\n"))
