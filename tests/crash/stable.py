@@ -62,8 +62,11 @@ class Stable:
     def _ask(self, **command: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command).encode() + b"\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps(command).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise AssertionError(f"the process that starts the spoolers has ended with {self._process.wait(10)}") from None
         answer = json.loads(self._process.stdout.readline())
         assert isinstance(answer, dict)
         return answer
