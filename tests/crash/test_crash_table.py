@@ -279,7 +279,7 @@ def test_a_run_whose_file_was_moved_while_no_spooler_ran_is_stopped_and_its_acco
 @pytest.mark.parametrize("to", ["ready/0010-a.toml", "ready/0005-a.toml", "incoming/0010-a.toml", "incoming/a.toml", "ready/0010-a.toml.hold"])
 def test_a_run_whose_file_was_moved_to_be_queued_again_while_no_spooler_ran_is_stopped_and_runs_again(rig: Rig, to: str) -> None:
     first = f'[ "$(grep -c "^begin a " {rig.witness})" -eq 1 ] && sleep 60'
-    rig.queue("0010-a.toml", do=first, runs=[2])
+    rig.queue("0010-a.toml", do=first, grace="1s", runs=[2])
     rig.begin()
     rig.until_begun("a")
     rig.kill()
