@@ -14,40 +14,43 @@ from spoold.model import Stage
 MANY = 2000
 
 
-def drop_all(rig: Rig) -> None:
-    """As `mv *.toml incoming/` does it.  A job makes a directory, which nobody can do twice."""
+def drop_all(rig: Rig, waiting: int) -> None:
+    """As `mv *.toml incoming/` does it.  A job makes a directory, which nobody can do twice; the last ones wait for what never comes."""
     beside, made = rig.directory / "dropped", rig.directory / "made"
     beside.mkdir()
     made.mkdir()
     for number in range(MANY):
-        text = rig.expect(tomli_w.dumps({"command": ["mkdir", str(made / f"j{number}")]}).encode())
+        job: dict[str, object] = {"command": ["mkdir", str(made / f"j{number}")]}
+        if number >= MANY - waiting:
+            job["after"] = ["never"]
+        text = rig.expect(tomli_w.dumps(job).encode())
         (beside / f"{10000 + number}-j{number}.toml").write_bytes(text)
     for path in sorted(beside.iterdir()):
         path.rename(rig.path(Stage.INCOMING, path.name))
 
 
 def test_two_thousand_files_at_once_with_a_kill_while_they_are_accepted(rig: Rig) -> None:
-    two_thousand_files(rig, 0)
+    two_thousand_files(rig, kill_after=0, waiting=1700)
 
 
-def two_thousand_files(rig: Rig, after: int) -> None:
+def two_thousand_files(rig: Rig, *, kill_after: int, waiting: int) -> None:
     """They are dropped at once, and the spooler is killed when so many of them have run."""
     rig.settings('durability = "fast"\n' + SETTINGS)
     rig.begin()
     rig.until_up()
-    drop_all(rig)
-    rig.until(lambda: len(rig.entries(Stage.DONE)) >= after, f"{after} of them have run", 60.0)
+    drop_all(rig, waiting)
+    rig.until(lambda: len(rig.entries(Stage.DONE)) >= kill_after and len(rig.entries(Stage.INCOMING)) < MANY, "the moment for the kill", 60.0)
     rig.kill()
-    left = len(rig.entries(Stage.INCOMING)) + len(rig.entries(Stage.READY)) + len(os.listdir(rig.layout.claims))
-    assert left > 100, f"only {left} are left"
-    rig.until(lambda: len(rig.entries(Stage.DONE)) == MANY and not rig.entries(Stage.RUNNING), "all have run", 100.0)
-    rig.until_settled()
-    rig.check()
-    assert all(trace.read(path.read_bytes())[-1]["outcome"] == "ok" for path in rig.path(Stage.DONE).iterdir())
-    assert len(list((rig.directory / "made").iterdir())) == MANY
+    assert len(rig.entries(Stage.INCOMING)) + len(rig.entries(Stage.READY)) > 100, rig.account("too late")
+    rig.until(lambda: len(rig.entries(Stage.DONE)) == MANY - waiting and len(rig.entries(Stage.READY)) == waiting, "all have run", 100.0)
+    rig.until(lambda: not rig.entries(Stage.RUNNING) and not os.listdir(rig.layout.claims), "nothing is left over")
     spooler = psutil.Process(rig.pid)
     assert spooler.num_fds() < 60, "descriptors are left open"
     assert not [child for child in spooler.children(recursive=True) if child.status() == psutil.STATUS_ZOMBIE], "zombies are left"
+    rig.end()
+    rig.check()
+    assert all(trace.read(path.read_bytes())[-1]["outcome"] == "ok" for path in rig.path(Stage.DONE).iterdir())
+    assert sorted(path.name for path in (rig.directory / "made").iterdir()) == sorted(f"j{number}" for number in range(MANY - waiting))
 
 
 def test_thirty_starts_under_load_lose_and_double_nothing(rig: Rig) -> None:

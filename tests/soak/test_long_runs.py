@@ -72,4 +72,4 @@ def test_hundreds_of_power_cuts(stable: Stable, tmp_path: pathlib.Path, capsys: 
 
 
 def test_two_thousand_files_at_once_with_a_kill_while_they_run(rig: Rig) -> None:
-    two_thousand_files(rig, 1000)
+    two_thousand_files(rig, kill_after=1000, waiting=0)
